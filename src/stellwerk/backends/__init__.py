@@ -1,0 +1,1 @@
+"""What carries commands out: one package a place."""

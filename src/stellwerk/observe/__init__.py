@@ -1,0 +1,1 @@
+"""Accounts of what happened: the ledger."""

@@ -1,0 +1,217 @@
+"""Attempts on real Ray clusters of this machine: what runs inside, what is told, what is left (nothing)."""
+
+import asyncio
+import json
+import os
+import signal
+from pathlib import Path
+
+import pytest
+from local_world import KEY, World, world
+
+from stellwerk.backends.local.folder import attempt_folder
+from stellwerk.backends.local.journal import read
+from stellwerk.scheduling.commands import ProvisionUnit, RecycleUnit, ReleaseUnit
+from stellwerk.scheduling.events import (
+    AttemptEnded,
+    AttemptStarted,
+    CheckpointReported,
+    DrainNoticed,
+    HostChanged,
+    UnitAppeared,
+    UnitGone,
+)
+from stellwerk.scheduling.model import Part
+
+pytestmark = [pytest.mark.ray, pytest.mark.timeout(400)]
+
+ONE_SLICE = """
+import os, ray, stellwerk
+ray.init()
+assert os.environ["RAY_AUTH_MODE"] == "token"
+
+@ray.remote(num_cpus=1, resources={"TPU": 4})
+def devices():
+    import jax
+    print("on the host")
+    return jax.device_count(), stellwerk.current().units, os.environ["EPOCHS"]
+
+count, units, epochs = ray.get(devices.remote())
+assert (count, epochs) == (4, "7"), (count, epochs)
+me = stellwerk.current()
+assert me.units == units and me.hosts == 1 and me.emulated
+me.report(step=5, checkpoint=str(me.checkpoint_dir / "5"))
+print("driver is done")
+"""
+
+TWO_HOSTS = """
+import json, os, ray, time, stellwerk
+from ray.util.tpu import slice_placement_group
+from ray.util.scheduling_strategies import PlacementGroupSchedulingStrategy
+ray.init()
+group = slice_placement_group(topology="2x4", accelerator_version="v6e", chips_per_vm=4)
+ray.get(group.placement_group.ready(), timeout=120)
+
+@ray.remote(num_cpus=1, resources={"TPU": 4})
+def host():
+    names = "TPU_NAME TPU_WORKER_ID TPU_WORKER_HOSTNAMES TPU_TOPOLOGY TPU_ACCELERATOR_TYPE JAX_NUM_CPU_DEVICES"
+    return {name: os.environ[name] for name in names.split()} | {"address": ray.util.get_node_ip_address()}
+
+def run(bundle):
+    strategy = PlacementGroupSchedulingStrategy(group.placement_group, placement_group_bundle_index=bundle)
+    return host.options(scheduling_strategy=strategy).remote()
+
+nodes = [{"resources": node["Resources"], "labels": node["Labels"]} for node in ray.nodes() if node["Alive"]]
+print("FOUND " + json.dumps({"hosts": ray.get([run(0), run(1)]), "nodes": nodes}), flush=True)
+stellwerk.current().report(step=1, checkpoint="here")
+time.sleep(600)
+"""
+
+FAILS = """
+import ray
+ray.init()
+raise RuntimeError("no such luck")
+"""
+
+V6E_2X2 = Part("main", "tpu-v6e", "2x2", 4)
+V6E_2X4 = Part("main", "tpu-v6e", "2x4", 8, machine="ct6e-standard-4t")
+CPU = Part("main", "cpu", None, 1)
+
+
+def _script(home: Path, text: str) -> str:
+    (home / "script.py").write_text(text)
+    return "script.py"
+
+
+def test_a_job_on_one_slice(tmp_path: Path):
+    async def job() -> None:
+        async with world(tmp_path) as one:
+            one.launch(V6E_2X2, [_script(tmp_path, ONE_SLICE)], env={"EPOCHS": "7", "RAY_AUTH_MODE": "disabled"})
+            end = await one.until(AttemptEnded)
+            assert (end.outcome, end.cause, end.exit_code) == ("succeeded", None, 0), one.log("driver")
+            kinds = [type(event) for event in one.events]
+            assert kinds == [AttemptStarted, CheckpointReported, AttemptEnded]
+            assert one.events[1].step == 5
+            assert "driver is done" in one.log("driver")
+            assert "on the host" in one.log("tpu-v6e-2x2-0-host-0")
+            one.assert_nothing_left()
+
+    asyncio.run(job())
+
+
+def test_two_hosts_look_real_and_one_is_killed(tmp_path: Path):
+    async def job() -> None:
+        async with world(tmp_path) as one:
+            (grant,) = one.launch(V6E_2X4, [_script(tmp_path, TWO_HOSTS)])
+            await one.until(CheckpointReported)
+            _check_hosts(one.log("driver"), grant.unit)
+            one.backend.chaos("kill-host", grant.unit, 1, 1)
+            lost = await one.until(HostChanged)
+            assert (lost.unit, lost.incarnation, lost.host, lost.up) == (grant.unit, 1, 1, False)
+            one.backend.execute(RecycleUnit(grant.pool, grant.unit, 2))
+            one.stop("infrastructure")
+            end = await one.until(AttemptEnded)
+            assert (end.outcome, end.cause) == ("stopped", "infrastructure")
+            appeared = await one.until(UnitAppeared)
+            assert (appeared.unit, appeared.incarnation) == (grant.unit, 2)
+            assert one.events.index(appeared) > one.events.index(end)
+            one.assert_nothing_left()
+
+    asyncio.run(job())
+
+
+def _check_hosts(log: str, unit: str) -> None:
+    found = json.loads(next(line for line in log.splitlines() if line.startswith("FOUND ")).removeprefix("FOUND "))
+    hosts = sorted(found["hosts"], key=lambda host: host["TPU_WORKER_ID"])
+    addresses = [host["address"] for host in hosts]
+    assert [host["TPU_WORKER_ID"] for host in hosts] == ["0", "1"]
+    assert hosts[0]["TPU_WORKER_HOSTNAMES"] == ",".join(addresses)
+    assert len(set(addresses)) == 2
+    real = {"TPU_NAME": unit, "TPU_TOPOLOGY": "2x4", "TPU_ACCELERATOR_TYPE": "v6e-8", "JAX_NUM_CPU_DEVICES": "4"}
+    assert all(real.items() <= host.items() for host in hosts)
+    nodes = sorted((node for node in found["nodes"] if "TPU" in node["resources"]),
+                   key=lambda node: node["labels"]["ray.io/tpu-worker-id"])  # fmt: skip
+    labels = {"ray.io/tpu-slice-name": unit, "ray.io/tpu-topology": "2x4", "ray.io/tpu-pod-type": "v6e-8",
+              "ray.io/accelerator-type": "TPU-V6E", "ray.io/market-type": "on-demand"}  # fmt: skip
+    assert all(labels.items() <= node["labels"].items() for node in nodes)
+    assert all(node["resources"]["TPU"] == 4 and node["resources"][unit] == 1 for node in nodes)
+    assert [node["resources"].get("TPU-v6e-8-head") for node in nodes] == [1, None]
+    (head,) = [node for node in found["nodes"] if "TPU" not in node["resources"]]
+    assert "CPU" not in head["resources"]
+
+
+def test_a_users_exception_is_the_users(tmp_path: Path):
+    async def job() -> None:
+        async with world(tmp_path) as one:
+            one.launch(CPU, [_script(tmp_path, FAILS)])
+            end = await one.until(AttemptEnded)
+            assert (end.outcome, end.cause, end.exit_code) == ("failed", "user-error", 1)
+            assert "no such luck" in end.message
+            one.assert_nothing_left()
+
+    asyncio.run(job())
+
+
+def test_a_cluster_outlives_its_controller_but_not_its_keeper(tmp_path: Path):
+    try:
+        asyncio.run(_cluster_part_one(tmp_path))
+        asyncio.run(_cluster_part_two(tmp_path))
+    finally:
+        World(tmp_path).bury()
+
+
+async def _cluster_part_one(home: Path) -> None:
+    one = World(home)
+    await one.backend.open(one.report)
+    one.launch(CPU, [], kind="cluster")
+    await one.until(AttemptStarted)
+    argv = ["python", "-c", "import ray; ray.init(); print(ray.cluster_resources()['CPU']); raise SystemExit(4)"]
+    first = one.backend.command(KEY, 1, argv, {}, str(home))
+    second = one.backend.command(KEY, 1, ["no-such-program"], {}, str(home))
+    async with asyncio.timeout(120):
+        while one.backend.command_result(KEY, 1, first) is None:
+            await asyncio.sleep(0.05)
+    assert one.backend.command_result(KEY, 1, first) == 4, one.log(f"command-{first}")
+    assert one.backend.command_result(KEY, 1, second) == 127
+    assert "1.0" in one.log(f"command-{first}")
+    await one.backend.close()
+
+
+async def _cluster_part_two(home: Path) -> None:
+    one = World(home)
+    try:
+        live = await one.backend.open(one.report)
+        assert [(found.workload, found.attempt) for found in live] == [(KEY, 1)]
+        assert len(one.living()) > 4
+        keeper = read(attempt_folder(home, KEY, 1).journal)[0]["pid"]
+        os.kill(keeper, signal.SIGKILL)
+        end = await one.until(AttemptEnded)
+        assert (end.outcome, end.cause) == ("failed", "infrastructure")
+        assert [type(event) for event in one.events] == [AttemptEnded]
+        assert one.living() == []
+        one.assert_nothing_left()
+    finally:
+        await one.backend.close()
+    again = World(home)
+    assert await again.backend.open(again.report) == []
+    await again.backend.close()
+
+
+def test_units_appear_and_go_at_once(tmp_path: Path):
+    async def job() -> None:
+        async with world(tmp_path) as one:
+            one.backend.execute(ProvisionUnit("p", "p-0", 1))
+            await one.until(UnitAppeared)
+            one.backend.chaos("kill-host", "p-0", 1, 0)
+            await one.until(HostChanged)
+            one.backend.execute(RecycleUnit("p", "p-0", 2))
+            await one.until(UnitAppeared, lambda event: event.incarnation == 2)
+            one.backend.chaos("preempt", "p-0", 2, None)
+            await one.until(DrainNoticed)
+            one.backend.execute(ReleaseUnit("p-0", 2))
+            await one.until(UnitGone)
+            one.stop()
+            end = await one.until(AttemptEnded)
+            assert (end.outcome, end.cause) == ("stopped", "stopped-by-user")
+
+    asyncio.run(job())
