@@ -1,0 +1,1 @@
+"""The controller's HTTP API, its client and the Python interface."""
