@@ -1,0 +1,1 @@
+"""The scheduler in virtual time: traces, generated demand, failures, costs, and the limits of what is possible."""
