@@ -26,7 +26,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 EXAMPLE = HERE.parent / "examples" / "tiny-lm"
 STELLWERK = [sys.executable, "-m", "stellwerk"]
-MARKER = "STELLWERK_BENCHMARK"
+MARKER = "BENCHMARK_MARK"
 
 
 @dataclass
@@ -78,14 +78,14 @@ def watch(command: list[str], folder: Path, env: dict[str, str], find: Callable[
             command, stdout=output, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL, env=env | {MARKER: mark}
         )
         while process.poll() is None:
-            time.sleep(0.02)
+            time.sleep(0.1)
             now = time.monotonic()
             file = find() if first is None else None
             if file is not None and file.exists() and reports(file):
                 first = now - began
             if now >= next_sample:
                 memory = max(memory, sum(map(proportional_size, marked(mark))))
-                next_sample = time.monotonic() + 2.0
+                next_sample = time.monotonic() + 8.0
     file = find()
     if process.returncode or first is None or file is None:
         raise SystemExit(f"{command} failed ({process.returncode}); see {folder / 'output.log'}")

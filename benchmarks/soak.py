@@ -41,7 +41,7 @@ class Soak:
         self.kills, self.home = kills, home
         self.rng = random.Random(seed)
         self.mark = f"soak-{home.name}"
-        self.env = os.environ | {"STELLWERK_HOME": str(home), "STELLWERK_SOAK": self.mark}
+        self.env = os.environ | {"STELLWERK_HOME": str(home), "SOAK_MARK": self.mark}
         self.names: list[str] = []
         self.done: Counter[str] = Counter()
 
@@ -132,7 +132,7 @@ class Soak:
         while sum(self.done.values()) < self.kills:
             while len(self.listing("ls")) < workloads:
                 self.submit()
-            time.sleep(self.rng.uniform(0.0, 6.0))
+            time.sleep(self.rng.uniform(0.0, 3.0))
             self.kill_one()
             print(
                 f"\r{sum(self.done.values())} kills {dict(self.done)}, {len(self.names)} workloads", end="", flush=True

@@ -31,6 +31,15 @@ def home_folder() -> Path:
     return user_state_path("stellwerk")
 
 
+def cache_folder() -> Path:
+    """What can be made anew: `$STELLWERK_HOME/cache`, or the platform's cache folder for Stellwerk."""
+    if os.environ.get("STELLWERK_HOME"):
+        return home_folder() / "cache"
+    from platformdirs import user_cache_path
+
+    return user_cache_path("stellwerk")
+
+
 def read_address(home: Path) -> Address | None:
     """What the last controller of this home wrote, or None; whether it still runs is another question."""
     try:

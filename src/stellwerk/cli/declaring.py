@@ -7,13 +7,29 @@ import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from stellwerk.api import submission
 from stellwerk.cli.errors import CliError
 
 if TYPE_CHECKING:
     from stellwerk.spec import Workload
+
+
+def named(
+    file: str | None, command: Sequence[str] | None, *, accelerator: list[str] | None, name: str | None, on: str
+) -> Path | dict[str, object]:
+    """The file, or a declaration made of the command; raises `CliError` when it is neither or both."""
+    submission.check_backend(on)
+    if file is not None:
+        if command is not None:
+            raise CliError(f"{file} names its own entrypoint; leave out the command after --")
+        return Path(file)
+    if command and accelerator:
+        return _from_command(command, accelerator, name)
+    if command:
+        raise CliError("a command needs hardware, for example --accelerator tpu-v6e:4x4 or --accelerator cpu:2")
+    raise CliError("name a file, or give --accelerator HARDWARE and a command after --")
 
 
 def declared(
@@ -24,24 +40,18 @@ def declared(
     name: str | None,
     queue: str | None,
     on: str,
-    fleet: Any = None,
 ) -> Workload:
     """Load what was named; the flags override the file. Warnings go to stderr."""
-    submission.check_backend(on)
-    if file is not None:
-        if command is not None:
-            raise CliError(f"{file} names its own entrypoint; leave out the command after --")
-        source = Path(file)
-    elif command and accelerator:
-        source = _from_command(command, accelerator, name)
-    elif command:
-        raise CliError("a command needs hardware, for example --accelerator tpu-v6e:4x4 or --accelerator cpu:2")
-    else:
-        raise CliError("name a file, or give --accelerator HARDWARE and a command after --")
-    workload = submission.load(source, fleet=fleet, accelerator=accelerator or None, name=name, queue=queue)
+    source = named(file, command, accelerator=accelerator, name=name, on=on)
+    workload = submission.load(source, accelerator=accelerator or None, name=name, queue=queue)
     for warning in workload.warnings:
-        print(warning.render(), file=sys.stderr)
+        warn(warning.render())
     return workload
+
+
+def warn(line: str) -> None:
+    """A warning as a line on stderr."""
+    print(line, file=sys.stderr)
 
 
 def _from_command(command: Sequence[str], accelerator: list[str], name: str | None) -> dict[str, object]:

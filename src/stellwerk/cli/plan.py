@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
-from stellwerk.api.submission import plan_json
+from stellwerk.api.submission import plan_source
 from stellwerk.cli import formats
 from stellwerk.cli.arguments import TailCommand, json_option, tail
-from stellwerk.cli.declaring import declared
+from stellwerk.cli.declaring import named, warn
 from stellwerk.cli.errors import FAILED
 from stellwerk.cli.tables import Column, Row, print_json, print_table
-
-if TYPE_CHECKING:
-    from stellwerk.spec import Fleet
 
 
 def plan(
@@ -34,9 +31,8 @@ def plan(
     Changes nothing and starts nothing: the controller is asked if one runs, else the plan is worked out here. Times and
     costs are medians, with the 90th percentile in brackets. Exit code 1 when no option can ever run.
     """
-    pools = None if fleet is None else _fleet(fleet)
-    workload = declared(file, tail(ctx), accelerator=accelerator, name=name, queue=queue, on=on, fleet=pools)
-    told = plan_json(workload, pools)
+    source = named(file, tail(ctx), accelerator=accelerator, name=name, on=on)
+    told = plan_source(source, fleet=fleet, warn=warn, accelerator=accelerator or None, name=name, queue=queue)
     if json:
         print_json(told)
     else:
@@ -92,9 +88,3 @@ def summary(told: Row) -> str:
 def _start(option: Row) -> str:
     start = formats.span(option["start"], formats.from_now)
     return str(option["verdict"]) if start == formats.UNKNOWN else start
-
-
-def _fleet(file: str) -> Fleet:
-    from stellwerk.spec import load_fleet
-
-    return load_fleet(file)

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable
-from pathlib import Path
 
+from stellwerk.backends.local.resources import machine_memory
 from stellwerk.hardware import Accelerator, HardwareError, accelerator, default_machine, price
 from stellwerk.hardware import shape as shape_of
 from stellwerk.scheduling.model import Part, Pool
@@ -21,23 +21,6 @@ HOST_BYTES = 420 * MIB
 """One host: raylet, its two agents, and a worker that has imported JAX."""
 CHIP_BYTES = 15 * MIB
 """One device: its share of XLA's threads and buffers in a small program."""
-RESERVE_BYTES = 1024 * MIB
-"""Left to the system, the controller and the shell."""
-
-_CGROUP_LIMITS = (Path("/sys/fs/cgroup/memory.max"), Path("/sys/fs/cgroup/memory/memory.limit_in_bytes"))
-
-
-def machine_memory() -> int:
-    """Bytes that emulated units may take together: the machine's or the container's memory, less a reserve."""
-    total = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
-    for file in _CGROUP_LIMITS:
-        try:
-            limit = file.read_text().strip()
-        except OSError:
-            continue
-        if limit.isdigit():
-            total = min(total, int(limit))
-    return max(0, total - RESERVE_BYTES)
 
 
 def footprint(accelerator: str, hosts: int, chips: int) -> int:

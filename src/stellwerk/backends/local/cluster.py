@@ -165,6 +165,7 @@ class Cluster:
             "env": self._env | dict(env) | self._plan["env"] | self._plan["protected"] | marker,
             "cwd": self._plan["cwd"],
             "log": str(self._logs / "start.log"),
+            "dashboard": self._plan["kind"] == "cluster",
         }
         assert self._starter.stdin is not None
         self._starter.stdin.write((json.dumps(order) + "\n").encode())

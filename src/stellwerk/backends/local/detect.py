@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from stellwerk.backends.local.capacity import footprint
+from stellwerk.backends.local.resources import device_files
 from stellwerk.hardware import HardwareError, accelerator, price, shapes_of_chips
 from stellwerk.hardware import shape as shape_of
 from stellwerk.scheduling.model import Pool
@@ -47,10 +48,7 @@ def detect() -> tuple[Pool, ...]:
 
 def has_devices(root: Path = Path("/")) -> bool:
     """Whether there are device files of an NVIDIA GPU or a TPU."""
-    if (root / "proc/driver/nvidia").exists():
-        return True
-    device_files = (*(root / "dev").glob("nvidia[0-9]*"), *(root / "dev").glob("accel[0-9]*"))
-    return bool(device_files) or any(path.name.isdigit() for path in (root / "dev/vfio").glob("*"))
+    return bool(device_files(root))
 
 
 def _ask() -> dict[str, Any]:

@@ -278,11 +278,15 @@ class Keeper:
         """End everything of the attempt, read what was written last, and remove the temporary folder."""
         own, marker = os.getpid(), self._plan["marker"]
         processes.sweep(lambda: processes.descendants(own), reap=True)
-        left = processes.sweep(lambda: processes.marked(processes.MARKER, marker), reap=True)
+
+        def strays() -> list[int]:
+            return processes.marked(processes.MARKER, marker)
+
+        left = processes.sweep(strays, reap=True)
         with suppress(Exception):
             self._poll()
         self._keep_head_logs()
-        shutil.rmtree(self._run_dir, ignore_errors=True)
+        processes.remove_folder(self._run_dir, strays)
         if left and self._ending is not None:
             self._ending = self._ending.with_note(f"{len(left)} processes could not be ended")
 

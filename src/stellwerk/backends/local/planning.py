@@ -92,6 +92,8 @@ def _base_environment() -> dict[str, str]:
         "RAY_prestart_worker_first_driver": "0",
         "RAY_enable_worker_prestart": "0",
         "RAY_agent_register_timeout_ms": "300000",
+        # Notice of preemption comes through Stellwerk (`should_stop`), and Ray's own watcher is a process per run.
+        "RAY_TRAIN_ENABLE_PREEMPTION_WATCHER": "0",
     }
 
 

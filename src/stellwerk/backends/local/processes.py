@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import shutil
 import signal
 import time
 from collections.abc import Callable, Iterable
@@ -20,6 +21,9 @@ HOST_MARKER = "STELLWERK_HOST"
 
 _PR_SET_CHILD_SUBREAPER = 36
 _PROC = Path("/proc")
+_QUIET_LOOKS = 3
+_QUIET_S = 0.02
+_REMOVALS = 20
 
 
 def become_subreaper() -> None:
@@ -91,20 +95,32 @@ def kill(pids: Iterable[int], number: int = signal.SIGKILL) -> None:
 def sweep(find: Callable[[], list[int]], *, patience: float = 10.0, reap: bool = False) -> list[int]:
     """SIGKILL what `find` finds until it finds nothing; those left after `patience` seconds (uninterruptible ones).
 
-    It looks again after every round, since a process may fork between the look and the signal. `reap` collects the
-    children of this process meanwhile.
+    It looks again after every round, since a process may fork between the look and the signal, and believes only in
+    finding nothing several times in a row: a process in the middle of `execve` shows no environment. `reap` collects
+    the children of this process meanwhile.
     """
     until = time.monotonic() + patience
-    pause = 0.005
-    while left := find():
+    pause, quiet = 0.005, 0
+    while quiet < _QUIET_LOOKS:
+        left = find()
+        quiet = 0 if left else quiet + 1
         kill(left)
         if reap:
             reap_children()
-        if time.monotonic() > until:
+        if left and time.monotonic() > until:
             return left
-        time.sleep(pause)
+        time.sleep(_QUIET_S if quiet else pause)
         pause = min(pause * 2, 0.1)
     return []
+
+
+def remove_folder(path: Path, find: Callable[[], list[int]]) -> None:
+    """Remove a folder that nobody should write to any more, ending whoever still does (as `find` finds them)."""
+    for _ in range(_REMOVALS):
+        shutil.rmtree(path, ignore_errors=True)
+        if not path.exists():
+            return
+        sweep(find)
 
 
 def reap_children() -> list[tuple[int, int]]:

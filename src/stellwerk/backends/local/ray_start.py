@@ -9,14 +9,18 @@ one of these, this is the place to mend:
   all draw the same id.
 * `ray._private.node.Node.start_api_server`: on the head it blocks the raylet until the dashboard has been imported;
   here it runs beside it. Where the method is missing, Ray's own order is kept.
+* `ray._private.services.start_ray_process`: through it the API server is told which of its modules to load. Ray Train
+  needs the one for the state of actors; all nine are a process each (0.6 GB, 10 s of CPU) and for people who
+  look at the dashboard, so only kind `cluster` has them.
 * `ray._raylet.persist_port` and `Node.start_raylet`: the raylet registers only when its agents have been imported and
   have written the ports they listen on, even if these were given (and aborts after 15 s, as on a machine that starts
   several nodes at once). Ports that were given are written before.
 * `ray.scripts.scripts.get_ray_client_dependency_error`: no option of `ray start` turns the Ray Client server off, which
   would be one more Python process per attempt.
 
-Protocol: a JSON line in for every node, `{"id", "args", "env", "cwd", "log"}`; JSON lines out: `{"ready": true}` at
-first, `{"id", "up": true}` once a node is registered, `{"id", "code"}` when its fork has ended. End of input ends it.
+Protocol: a JSON line in for every node, `{"id", "args", "env", "cwd", "log", "dashboard"}`; JSON lines out:
+`{"ready": true}` at first, `{"id", "up": true}` once a node is registered, `{"id", "code"}` when its fork has ended.
+End of input ends it.
 """
 
 from __future__ import annotations
@@ -101,7 +105,7 @@ def _become_node(scripts: Any, order: Order, answers: int) -> None:
     try:
         _enter(order)
         _ports_known_before()
-        waiting = _prepare_head(scripts) if "--head" in order["args"] else []
+        waiting = _prepare_head(scripts, order) if "--head" in order["args"] else []
         scripts.cli.main(["start", *order["args"]], standalone_mode=False)
         _say(answers, {"id": order["id"], "up": True})
         for thread in waiting:
@@ -148,10 +152,12 @@ def _ports_known_before() -> None:
     node_class.start_raylet = start_raylet
 
 
-def _prepare_head(scripts: Any) -> list[threading.Thread]:
+def _prepare_head(scripts: Any, order: Order) -> list[threading.Thread]:
     """What is different on the head; threads to wait for before the fork ends."""
     if hasattr(scripts, "get_ray_client_dependency_error"):
         scripts.get_ray_client_dependency_error = lambda: "not wanted"
+    if not order["dashboard"]:
+        _only_state_modules()
     return _api_server_beside_raylet()
 
 
@@ -173,6 +179,21 @@ def _api_server_beside_raylet() -> list[threading.Thread]:
 
     node_class.start_api_server = start_api_server
     return threads
+
+
+def _only_state_modules() -> None:
+    """Let the API server load what answers questions about the state of the cluster, and nothing else."""
+    from ray._private import ray_constants
+
+    services: Any = import_module("ray._private.services")
+    original = services.start_ray_process
+
+    def start_ray_process(command: list[str], process_type: str, *arguments: Any, **named: Any) -> Any:
+        if process_type == ray_constants.PROCESS_TYPE_DASHBOARD:
+            command = [*command, "--modules-to-load=StateHead,UsageStatsHead", "--disable-frontend"]
+        return original(command, process_type, *arguments, **named)
+
+    services.start_ray_process = start_ray_process
 
 
 def _say(answers: int, message: Order) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import shutil
 import socket
 import sys
 from collections.abc import Callable, Mapping
@@ -145,8 +144,12 @@ class Watch:
 
 def bury(folder: AttemptFolder, plan: Mapping[str, Any]) -> None:
     """End every process of an attempt that has no keeper, remove its temporary folder, write its end."""
-    left = processes.sweep(lambda: processes.marked(processes.MARKER, plan["marker"]))
-    shutil.rmtree(Path(plan["run_dir"]), ignore_errors=True)
+
+    def strays() -> list[int]:
+        return processes.marked(processes.MARKER, plan["marker"])
+
+    left = processes.sweep(strays)
+    processes.remove_folder(Path(plan["run_dir"]), strays)
     if ended(read(folder.journal)) is not None:
         return
     ending = Ending("failed", "infrastructure", "the keeper of the attempt was killed")
