@@ -14,6 +14,7 @@ import argparse
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -40,7 +41,7 @@ class Soak:
     def __init__(self, kills: int, seed: int, home: Path) -> None:
         self.kills, self.home = kills, home
         self.rng = random.Random(seed)
-        self.mark = f"soak-{home.name}"
+        self.mark = f"soak-{home.parent.name}"
         self.env = os.environ | {"STELLWERK_HOME": str(home), "SOAK_MARK": self.mark}
         self.names: list[str] = []
         self.done: Counter[str] = Counter()
@@ -150,8 +151,8 @@ class Soak:
         while (left := self.processes()) and time.monotonic() < deadline:
             time.sleep(0.2)
         found += [f"process left: {pid} {line}" for pid, line in left.items()]
-        folders = {path for path in Path("/tmp").glob("sw-*") if path.is_dir()} - BEFORE
-        return found + [f"folder left: {path}" for path in folders]
+        plans = (json.loads(plan.read_text()) for plan in self.home.glob("workloads/*/attempt-*/plan.json"))
+        return found + [f"folder left: {plan['run_dir']}" for plan in plans if Path(plan["run_dir"]).exists()]
 
     def problems_of(self, name: str) -> list[str]:
         shown = self.listing("show", name)
@@ -172,9 +173,6 @@ class Soak:
         return found
 
 
-BEFORE = {path for path in Path("/tmp").glob("sw-*") if path.is_dir()}
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--kills", type=int, default=300)
@@ -182,17 +180,23 @@ def main() -> None:
     parser.add_argument("--workloads", type=int, default=3)
     parser.add_argument("--out", type=Path, default=HERE / "results" / "soak.json")
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="stellwerk-soak-") as folder:
-        soak = Soak(options.kills, options.seed, Path(folder) / "home")
-        began = time.monotonic()
+    folder = Path(tempfile.mkdtemp(prefix="stellwerk-soak-"))
+    soak = Soak(options.kills, options.seed, folder / "home")
+    began = time.monotonic()
+    try:
         found = soak.run(options.workloads)
-        result = {
-            "kills": dict(soak.done),
-            "seed": options.seed,
-            "workloads": len(soak.names),
-            "problems": found,
-            "seconds": round(time.monotonic() - began),
-        }
+    except BaseException:
+        print(f"\nafter {dict(soak.done)}; everything is kept in {folder}", file=sys.stderr)
+        raise
+    if not found:
+        shutil.rmtree(folder)
+    result = {
+        "kills": dict(soak.done),
+        "seed": options.seed,
+        "workloads": len(soak.names),
+        "problems": found,
+        "seconds": round(time.monotonic() - began),
+    }
     options.out.parent.mkdir(exist_ok=True)
     options.out.write_text(json.dumps(result, indent=1) + "\n")
     print("\n".join(found) or f"nothing lost, doubled or left behind in {result['seconds']} s")

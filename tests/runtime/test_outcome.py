@@ -134,6 +134,13 @@ class TestRay:
         assert of_exception(NodeDiedError("gone"), never).cause == "infrastructure"
         assert of_exception(LocalRayletDiedError("gone"), never).cause == "infrastructure"
 
+    def test_a_task_without_memory_shows_its_own_message(self) -> None:
+        from ray.exceptions import RayTaskError
+
+        text = "\x1b[36mray::f()\x1b[39m (pid=7)\nMemoryError: no room"
+        outcome = of_exception(RayTaskError("f", text, MemoryError("no room")).as_instanceof_cause())
+        assert (outcome.cause, outcome.message) == ("out-of-memory", "MemoryError: no room")
+
     def test_task_error_shows_the_users_own(self) -> None:
         from ray.exceptions import RayTaskError
 

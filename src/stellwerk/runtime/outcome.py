@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -18,6 +19,8 @@ Cause = Literal["user-error", "out-of-memory", "infrastructure"]
 
 _LINKS = ("__cause__", "cause", "controller_failure", "health_check_failure", "_base_exc")
 _GROUPS = ("worker_failures", "exceptions")
+_WRAPPERS = {"TrainingFailedError", "RayTaskError", "UserExceptionWithTraceback"}
+_COLOUR = re.compile(r"\x1b\[[0-9;]*m")
 
 _OUT_OF_MEMORY = {"MemoryError", "OutOfMemoryError"}
 _INFRASTRUCTURE = {
@@ -118,12 +121,10 @@ def _wrapped(error: BaseException) -> list[BaseException]:
 
 
 def _judge(family: list[BaseException], lost_hosts: Callable[[], bool]) -> tuple[BaseException, Cause]:
-    for error in family:
-        if _is_out_of_memory(error):
-            return error, "out-of-memory"
-    for error in family:
-        if _is_infrastructure(error):
-            return error, "infrastructure"
+    if grown := [error for error in family if _is_out_of_memory(error)]:
+        return _origin(grown), "out-of-memory"
+    if lost := [error for error in family if _is_infrastructure(error)]:
+        return _origin(lost), "infrastructure"
     suspect = next((error for error in family if _may_be_lost_peer(error)), None)
     if suspect is not None and lost_hosts():
         return suspect, "infrastructure"
@@ -156,10 +157,9 @@ def _may_be_lost_peer(error: BaseException) -> bool:
 
 
 def _origin(family: list[BaseException]) -> BaseException:
-    """The exception that the user wrote: the innermost one below Ray's wrappers, else the outermost."""
-    wrappers = {"TrainingFailedError", "RayTaskError", "UserExceptionWithTraceback"}
-    if _names(family[0]) & wrappers:
-        return next((error for error in family if not _names(error) & wrappers), family[0])
+    """The exception that was raised: the outermost below Ray's wrappers, else the outermost of all."""
+    if _names(family[0]) & _WRAPPERS:
+        return next((error for error in family if not _names(error) & _WRAPPERS), family[0])
     return family[0]
 
 
@@ -169,7 +169,7 @@ def _names(error: BaseException) -> set[str]:
 
 def _one_line(text: str, most: int = 500) -> str:
     """The first line that says something; a message in a table has to fit on one."""
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
+    lines = [line.strip() for line in _COLOUR.sub("", text).splitlines() if line.strip()]
     line = lines[0] if lines else text.strip()
     if line.endswith(":") and len(lines) > 1:
         line += " " + lines[1]

@@ -20,17 +20,10 @@ GIB = 2**30
 def impossible(state: State, option: Option) -> Reason | None:
     """Why no state of this fleet could ever hold `option`, or None."""
     for part in option.parts:
-        pools = [pool for pool in state.pools.values() if serves(pool, part)]
-        if not pools:
+        if not any(serves(pool, part) for pool in state.pools.values()):
             return _no_pool(state, part)
-        most = max(_groups_at_most(pool, part) for pool in pools)
-        if most < part.count:
-            largest = max(pools, key=lambda pool: pool.maximum)
-            needed = units_for(largest, part)
-            message = f"needs {needed} units of {largest.name}, which has at most {largest.maximum}"
-            numbers = (("pool", largest.name), ("needed", needed), ("maximum", largest.maximum))
-            return Reason("impossible", message, numbers)
-    return _too_big_for_machine(state, option)
+    # The machine's memory first: where it is what bounds the pools, more units would not help.
+    return _too_big_for_machine(state, option) or _more_than_pools(state, option)
 
 
 def waiting(state: State, option: Option, supply: Supply) -> tuple[Reason, ...]:
@@ -83,6 +76,18 @@ def _no_pool(state: State, part: Part) -> Reason:
     asked += f" ({part.market})" if part.market else ""
     names = ", ".join(state.pools) or "no pool at all"
     return Reason("impossible", f"no pool has {asked}; the fleet has {names}", (("asked", asked),))
+
+
+def _more_than_pools(state: State, option: Option) -> Reason | None:
+    for part in option.parts:
+        pools = [pool for pool in state.pools.values() if serves(pool, part)]
+        if max(_groups_at_most(pool, part) for pool in pools) < part.count:
+            largest = max(pools, key=lambda pool: pool.maximum)
+            needed = units_for(largest, part)
+            message = f"needs {needed} units of {largest.name}, which has at most {largest.maximum}"
+            numbers = (("pool", largest.name), ("needed", needed), ("maximum", largest.maximum))
+            return Reason("impossible", message, numbers)
+    return None
 
 
 def _groups_at_most(pool: Pool, part: Part) -> int:

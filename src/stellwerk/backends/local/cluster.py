@@ -159,10 +159,12 @@ class Cluster:
     def _order(self, name: str, arguments: list[str], env: Mapping[str, str]) -> None:
         self._tries[name] = self._tries.get(name, 0) + 1
         marker = {processes.HOST_MARKER: f"{self._plan['marker']}/{name}"}
+        # Ray looks for "the" cluster of a machine where a worker asks without an address, and there may be several.
+        here = {"RAY_ADDRESS": self.address}
         order = {
             "id": name,
             "args": arguments,
-            "env": self._env | dict(env) | self._plan["env"] | self._plan["protected"] | marker,
+            "env": self._env | dict(env) | self._plan["env"] | here | self._plan["protected"] | marker,
             "cwd": self._plan["cwd"],
             "log": str(self._logs / "start.log"),
             "dashboard": self._plan["kind"] == "cluster",

@@ -163,7 +163,9 @@ class Keeper:
 
     def _on_driver(self, code: int) -> None:
         ending = driver_ending(self._folder.outcome, code, processes.oom_kills() > self._oom_kills)
-        if self._stop is not None and ending.outcome != "succeeded":
+        told = self._stop is not None and self._stop["grace"] > 0
+        if self._stop is not None and (told or ending.outcome != "succeeded"):
+            # Code that was told to stop has stopped, not finished, whatever its exit code.
             ending = stop_ending(self._stop["cause"], ending)
         elif self._lost and ending.outcome != "succeeded":
             ending = lost_ending(self._lost)

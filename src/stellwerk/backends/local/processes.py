@@ -23,6 +23,10 @@ _PR_SET_CHILD_SUBREAPER = 36
 _PROC = Path("/proc")
 _QUIET_LOOKS = 3
 _QUIET_S = 0.02
+_EXEC_S = 2.0
+"""How long a process may be between two programs before it counts as one that hides its environment."""
+_KERNEL = 2
+"""The parent of the kernel's own threads, which have no environment."""
 _REMOVALS = 20
 
 
@@ -96,14 +100,16 @@ def sweep(find: Callable[[], list[int]], *, patience: float = 10.0, reap: bool =
     """SIGKILL what `find` finds until it finds nothing; those left after `patience` seconds (uninterruptible ones).
 
     It looks again after every round, since a process may fork between the look and the signal, and believes only in
-    finding nothing several times in a row: a process in the middle of `execve` shows no environment. `reap` collects
-    the children of this process meanwhile.
+    finding nothing several times in a row, while no process is between two programs. `reap` collects the children of
+    this process meanwhile.
     """
-    until = time.monotonic() + patience
+    began = time.monotonic()
+    until = began + patience
     pause, quiet = 0.005, 0
     while quiet < _QUIET_LOOKS:
         left = find()
-        quiet = 0 if left else quiet + 1
+        unsure = not left and time.monotonic() < began + _EXEC_S and between_programs()
+        quiet = 0 if left or unsure else quiet + 1
         kill(left)
         if reap:
             reap_children()
@@ -121,6 +127,21 @@ def remove_folder(path: Path, find: Callable[[], list[int]]) -> None:
         if not path.exists():
             return
         sweep(find)
+
+
+def between_programs() -> bool:
+    """Whether some process of this user is in the middle of `execve`, when it shows no environment to be found by."""
+    own = os.getuid()
+    for pid in _pids():
+        try:
+            folder = _PROC / str(pid)
+            if folder.stat().st_uid == own and not (folder / "environ").read_bytes():
+                stat = _stat(pid)
+                if stat is not None and stat[0] not in "ZX" and stat[1] not in (0, _KERNEL) and pid != _KERNEL:
+                    return True
+        except OSError:
+            continue
+    return False
 
 
 def reap_children() -> list[tuple[int, int]]:

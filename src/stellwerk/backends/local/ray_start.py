@@ -190,7 +190,7 @@ def _only_state_modules() -> None:
 
     def start_ray_process(command: list[str], process_type: str, *arguments: Any, **named: Any) -> Any:
         if process_type == ray_constants.PROCESS_TYPE_DASHBOARD:
-            command = [*command, "--modules-to-load=StateHead,UsageStatsHead", "--disable-frontend"]
+            command = [*command, "--modules-to-load=StateHead,UsageStatsHead"]
         return original(command, process_type, *arguments, **named)
 
     services.start_ray_process = start_ray_process
