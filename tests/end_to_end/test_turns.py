@@ -57,7 +57,7 @@ def _check_who_waits_and_why(home: Home) -> None:
     second, third = _only_reason(home.json("why", "b")), _only_reason(home.json("why", "c"))
     assert (second["code"], second["needed"], second["free"]) == ("capacity", 2, 0)
     assert second["message"].endswith("in use by a")
-    assert (third["code"], third["workload"]) == ("reserved", "b")
+    assert (third["code"], third["free"]) == ("capacity", 0)
     plan = home.json("plan", str(home.folder / "c" / "workload.yaml"))
     assert (plan["chosen"], plan["options"][0]["verdict"]) == (0, "later")
 

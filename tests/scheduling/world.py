@@ -85,6 +85,8 @@ class Site:
                 if self.running.get(workload) == attempt:
                     del self.running[workload]
                 yield ev.AttemptEnded(self.now, workload, attempt, "stopped", cause)
+            case cmd.ResizeAttempt(workload, attempt, resize):
+                yield ev.AttemptResized(self.now, workload, attempt, resize)
             case cmd.WakeAt():
                 pass
 

@@ -1,21 +1,21 @@
-"""From what people declare to what the core decides on: workloads to demands, fleets to fleets.
+"""From what people declare to what the core decides on, on the machine that plays the fleet.
 
-Prices come from the declaration first (pool, then `prices`, then the fleet's own accelerators), else from the list
-prices of `stellwerk.hardware`; a price that nobody states is unknown, not zero.
+What does not depend on the machine is in `stellwerk.scheduling.declared`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
-from stellwerk import hardware
-from stellwerk.hardware import HardwareError
-from stellwerk.scheduling.model import Demand, Fleet, Limits, Option, Part, Pool, Queue
+from stellwerk.scheduling.declared import demand, list_price, pool_of, queue_of
+from stellwerk.scheduling.model import Fleet, Option, Part, Pool
 
 if TYPE_CHECKING:
     from stellwerk import spec
+
+__all__ = ["KINDS", "Machine", "Unsupported", "check_supported", "demand", "fleet", "grown", "list_price"]
 
 KINDS = ("job", "train", "cluster")
 """Kinds that this version runs."""
@@ -66,27 +66,11 @@ def check_supported(workload: spec.Workload) -> None:
         raise Unsupported("missing-key", f"`options` is missing; kind {workload.kind} needs hardware", mend)
 
 
-def demand(workload: spec.Workload, key: str, name: str) -> Demand:
-    """What the core needs to know of a workload."""
-    limits = workload.limits
-    return Demand(
-        key=key,
-        name=name,
-        kind=workload.kind,
-        options=tuple(_option(choice) for choice in workload.options),
-        queue=workload.queue,
-        priority=workload.priority,
-        runtime=workload.runtime,
-        limits=Limits(wait=limits.wait, start=limits.start, run=limits.run, cost=limits.cost),
-        retries=workload.retries,
-    )
-
-
 def fleet(declared: spec.Fleet, machine: Machine) -> Fleet:
     """A declared fleet, played by `machine`."""
     return Fleet(
         pools=tuple(_pool(declared, pool, machine) for pool in declared.pools),
-        queues=tuple(_queue(queue) for queue in declared.queues.values()),
+        queues=tuple(queue_of(queue) for queue in declared.queues.values()),
         memory=machine.memory(),
         overhead=machine.overhead(),
     )
@@ -103,71 +87,13 @@ def grown(current: Fleet, options: Iterable[Option], machine: Machine) -> Fleet:
     return Fleet(tuple(pools), current.queues, machine.memory(), machine.overhead())
 
 
-def list_price(accelerator: str, market: str, machine: str | None = None) -> float | None:
-    """US dollars per chip-hour, None when unknown."""
-    try:
-        return hardware.price(accelerator, market, machine=machine)
-    except HardwareError:
-        return None
-
-
-def _option(choice: spec.Choice) -> Option:
-    parts = tuple(_part(part) for part in choice.parts)
-    return Option(choice.short, parts, patience=choice.patience, runtime=choice.runtime)
-
-
-def _part(part: spec.Part) -> Part:
-    wanted = part.option
-    shape = wanted.shape
-    return Part(
-        role=part.role,
-        accelerator=wanted.accelerator,
-        topology=wanted.topology,
-        chips=shape.chips if shape else wanted.count or 1,
-        count=part.count * (wanted.slices or 1),
-        machine=wanted.machine,
-        market=wanted.market,
-    )
-
-
 def _pool(declared: spec.Fleet, pool: spec.Pool, machine: Machine) -> Pool:
-    chips, hosts = pool.chips or 1, pool.hosts or 1
-    made = Pool(
-        name=pool.name,
-        accelerator=pool.accelerator,
-        topology=pool.topology,
-        machine=pool.machine,
-        chips=chips,
-        hosts=hosts,
-        minimum=pool.units.min,
-        maximum=pool.units.max,
-        buffer=pool.units.buffer,
-        market=pool.market,
-        price=_price(declared, pool),
-        provision=pool.provision or 0.0,
-        footprint=machine.footprint(pool.accelerator, hosts, chips),
-        emulated=machine.emulates(pool.accelerator, chips),
-    )
-    return made if pool.idle is None else replace(made, idle=pool.idle)
-
-
-def _price(declared: spec.Fleet, pool: spec.Pool) -> float | None:
-    own = declared.accelerators.get(pool.accelerator)
-    stated: Mapping[str, float] = declared.prices
-    if pool.price is not None:
-        return pool.price
-    if pool.accelerator in stated:
-        return stated[pool.accelerator]
-    return own.price if own is not None else list_price(pool.accelerator, pool.market, pool.machine)
+    made = pool_of(declared, pool)
+    footprint = machine.footprint(made.accelerator, made.hosts, made.chips)
+    return replace(made, footprint=footprint, emulated=machine.emulates(made.accelerator, made.chips))
 
 
 def _priced(pool: Pool) -> Pool:
     if pool.price is not None:
         return pool
     return replace(pool, price=list_price(pool.accelerator, pool.market, pool.machine))
-
-
-def _queue(queue: spec.Queue) -> Queue:
-    borrow = None if queue.borrow is True else int(queue.borrow)
-    quota = tuple(sorted(queue.quota.items())) or None
-    return Queue(queue.name, quota=quota, weight=queue.weight, borrow=borrow, lend=bool(queue.lend))

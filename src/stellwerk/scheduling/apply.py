@@ -1,87 +1,79 @@
 """The fold: what each event changes in the state, and what follows from it at once.
 
-News about an attempt or an incarnation that has been replaced is ignored. Orders that follow from an event without any
-choice (stop the gang that lost a host) are yielded here; everything that is a choice is the cycle's.
+News about an attempt or an incarnation that has been replaced is ignored. Orders that follow from an event without
+any
+choice (stop the gang that lost a host) are given here; everything that is a choice is the cycle's.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from functools import singledispatch
+from collections.abc import Callable
+from typing import Any
 
 from stellwerk.scheduling import events as ev
-from stellwerk.scheduling.commands import Command
+from stellwerk.scheduling.book import Book
+from stellwerk.scheduling.dispatch import arrived
 from stellwerk.scheduling.lifecycle import attempt_ended, end, stop
-from stellwerk.scheduling.policy.provisioning import COOL_DOWN
-from stellwerk.scheduling.state import CoolDown, State, UnitState, WorkloadState
+from stellwerk.scheduling.policy import elastic, fallback, provisioning
+from stellwerk.scheduling.state import CoolDown, UnitState, WorkloadState
 
 
-def apply(state: State, event: ev.Event) -> Iterator[Command]:
-    """Fold `event` into `state`; time never runs backwards, whatever clocks say."""
-    state.now = max(state.now, event.at)
-    yield from _apply(event, state)
+def submitted(book: Book, event: ev.Submitted) -> None:
+    """A workload was declared: it starts at once if nobody waits before it, else it waits."""
+    state, demand = book.state, event.demand
+    if demand.key in state.workloads:
+        return
+    state.submissions += 1
+    workload = WorkloadState(demand, state.now, state.submissions, waiting_since=state.now)
+    state.workloads[demand.key] = workload
+    arrived(book, workload)
 
 
-@singledispatch
-def _apply(event: ev.Event, state: State) -> Iterator[Command]:
-    raise TypeError(f"{type(event).__name__} is not an event")
-
-
-@_apply.register
-def _(event: ev.Submitted, state: State) -> Iterator[Command]:
-    if event.demand.key not in state.workloads:
-        state.submissions += 1
-        state.workloads[event.demand.key] = WorkloadState(
-            event.demand, state.now, state.submissions, waiting_since=state.now
-        )
-    yield from ()
-
-
-@_apply.register
-def _(event: ev.StopRequested, state: State) -> Iterator[Command]:
-    workload = state.workloads.get(event.workload)
+def _stop_requested(book: Book, event: ev.StopRequested) -> None:
+    workload = book.state.workloads.get(event.workload)
     if workload is None or workload.phase == "ended":
         return
     if workload.phase == "waiting":
-        end(workload, state.now, "stopped", "stopped-by-user", "stopped while it waited")
+        end(book, workload, "stopped", "stopped-by-user", "stopped while it waited")
     else:
-        yield stop(state, workload, "stopped-by-user", event.grace)
+        stop(book, workload, "stopped-by-user", event.grace)
 
 
-@_apply.register
-def _(event: ev.FleetChanged, state: State) -> Iterator[Command]:
+def _fleet_changed(book: Book, event: ev.FleetChanged) -> None:
+    state = book.state
     state.fleet = event.fleet
     state.pools = {pool.name: pool for pool in event.fleet.pools}
     state.queues = {queue.name: queue for queue in event.fleet.queues}
-    yield from ()
+    state.shares = {name: share for name, share in state.shares.items() if name in state.queues}
+    book.rebuild()
+    for workload in list(book.waiting.values()):
+        never = book.class_of(workload.demand).never
+        if None not in never and not workload.attempts:
+            end(book, workload, "failed", "impossible", never[0].message if never[0] else "")
+    if book.fair:
+        for account in list(book.accounts.values()):
+            book.weigh(account)
 
 
-@_apply.register
-def _(event: ev.UnitAppeared, state: State) -> Iterator[Command]:
-    unit = state.units.get(event.unit)
+def _unit_appeared(book: Book, event: ev.UnitAppeared) -> None:
+    state, unit = book.state, book.state.units.get(event.unit)
     if unit is None:
         pool = state.pools.get(event.pool)
-        if pool is not None and event.incarnation > state.incarnations.get(event.unit, 0):
-            state.incarnations[event.unit] = event.incarnation
-            state.units[event.unit] = UnitState(
-                event.unit,
-                pool.name,
-                event.incarnation,
-                "up",
-                pool.chips,
-                pool.hosts,
-                state.now,
-                idle_since=state.now,
-            )
+        if pool is None or event.incarnation <= state.incarnations.get(event.unit, 0):
+            return
+        state.incarnations[event.unit] = event.incarnation
+        unit = UnitState(event.unit, pool.name, event.incarnation, "up", pool.chips, pool.hosts, state.now)
+        unit.idle_since = state.now
+        state.units[event.unit] = unit
+        book.unit_changed(unit)
     elif event.incarnation == unit.incarnation and unit.phase in ("provisioning", "recycling"):
         unit.phase, unit.since, unit.idle_since, unit.detail = "up", state.now, state.now, ""
         unit.hosts_down.clear()
-    yield from ()
+        book.unit_changed(unit)
 
 
-@_apply.register
-def _(event: ev.HostChanged, state: State) -> Iterator[Command]:
-    unit = _current(state, event.unit, event.incarnation)
+def _host_changed(book: Book, event: ev.HostChanged) -> None:
+    unit = _current(book, event.unit, event.incarnation)
     if unit is None:
         return
     if event.up:
@@ -89,90 +81,120 @@ def _(event: ev.HostChanged, state: State) -> Iterator[Command]:
         return
     unit.hosts_down.add(event.host)
     if unit.phase == "up":
-        unit.phase, unit.since = "broken", state.now
+        unit.phase, unit.since = "broken", book.state.now
         unit.detail = event.detail or f"host {event.host} lost"
-        yield from _stop_holders(state, unit, 0.0)
+        book.unit_changed(unit)
+        _stop_holders(book, unit, 0.0)
 
 
-@_apply.register
-def _(event: ev.DrainNoticed, state: State) -> Iterator[Command]:
-    unit = _current(state, event.unit, event.incarnation)
+def _drain_noticed(book: Book, event: ev.DrainNoticed) -> None:
+    unit = _current(book, event.unit, event.incarnation)
     if unit is not None and not unit.leaving:
         unit.leaving, unit.detail = True, "will be taken away"
-        yield from _stop_holders(state, unit, max(0.0, event.deadline - state.now))
+        book.unit_changed(unit)
+        _stop_holders(book, unit, max(0.0, event.deadline - book.state.now))
 
 
-@_apply.register
-def _(event: ev.UnitGone, state: State) -> Iterator[Command]:
-    unit = _current(state, event.unit, event.incarnation)
+def _unit_gone(book: Book, event: ev.UnitGone) -> None:
+    unit = _current(book, event.unit, event.incarnation)
     if unit is not None:
-        yield from _stop_holders(state, unit, 0.0)
-        del state.units[event.unit]
+        _stop_holders(book, unit, 0.0)
+        book.unit_gone(unit)
 
 
-@_apply.register
-def _(event: ev.ProvisionRefused, state: State) -> Iterator[Command]:
-    unit = _current(state, event.unit, event.incarnation)
+def _provision_refused(book: Book, event: ev.ProvisionRefused) -> None:
+    state, unit = book.state, _current(book, event.unit, event.incarnation)
+    meant = unit.meant if unit is not None else None
     if unit is not None and unit.phase in ("provisioning", "recycling"):
-        del state.units[event.unit]
+        book.unit_gone(unit)
     if event.pool in state.pools:
-        state.cool_downs[event.pool] = CoolDown(state.now + COOL_DOWN, event.code, event.detail)
-    yield from ()
+        until = state.now + provisioning.cool_down(event.code)
+        state.cool_downs[event.pool] = CoolDown(until, event.code, event.detail)
+        book.timers.set(("pool", event.pool), until)
+        book.touch(book.lanes[event.pool])
+        if meant is not None and meant in state.workloads:
+            fallback.refused(book, state.workloads[meant], event.pool, event.code)
 
 
-@_apply.register
-def _(event: ev.AttemptStarted, state: State) -> Iterator[Command]:
-    workload = _live(state, event.workload, event.attempt)
+def _attempt_started(book: Book, event: ev.AttemptStarted) -> None:
+    workload = _live(book, event.workload, event.attempt)
     if workload is not None and workload.phase == "starting":
         workload.phase = "running"
-        workload.attempts[-1].running = state.now
-    yield from ()
+        workload.attempts[-1].running = book.state.now
+        book.schedule(workload)
 
 
-@_apply.register
-def _(event: ev.CheckpointReported, state: State) -> Iterator[Command]:
-    workload = _live(state, event.workload, event.attempt)
-    if workload is not None:
-        workload.checkpoint, workload.checkpoint_at = event.uri, state.now
-        workload.checkpoint_step = event.step
-        workload.setbacks = 0
-    yield from ()
+def _checkpoint_reported(book: Book, event: ev.CheckpointReported) -> None:
+    workload = _live(book, event.workload, event.attempt)
+    if workload is None:
+        return
+    now, attempt = book.state.now, workload.attempts[-1]
+    since = attempt.running if attempt.running is not None else attempt.began
+    if workload.checkpoint_at is not None:
+        since = max(since, workload.checkpoint_at)
+    workload.worked += max(0.0, now - since)
+    workload.checkpoint, workload.checkpoint_at = event.uri, now
+    workload.checkpoint_step = event.step
+    workload.setbacks = 0
 
 
-@_apply.register
-def _(event: ev.AttemptEnded, state: State) -> Iterator[Command]:
-    workload = _live(state, event.workload, event.attempt)
-    if workload is not None:
-        attempt_ended(state, workload, event)
-    yield from ()
+def _attempt_ended(book: Book, event: ev.AttemptEnded) -> None:
+    workload = book.state.workloads.get(event.workload)
+    if workload is not None and workload.phase not in ("waiting", "ended"):
+        attempt = workload.attempts[-1]
+        if attempt.number == event.attempt:
+            attempt_ended(book, workload, attempt, event)
 
 
-@_apply.register
-def _(event: ev.LoadReported, state: State) -> Iterator[Command]:
-    yield from ()
+def _attempt_resized(book: Book, event: ev.AttemptResized) -> None:
+    workload = _live(book, event.workload, event.attempt)
+    if workload is not None and workload.attempts[-1].resizes == event.resize:
+        elastic.resized(book, workload)
 
 
-@_apply.register
-def _(event: ev.Woke, state: State) -> Iterator[Command]:
-    state.wake_at = None
-    state.cool_downs = {name: cool for name, cool in state.cool_downs.items() if cool.until > state.now}
-    yield from ()
+def _load_reported(book: Book, event: ev.LoadReported) -> None:
+    workload = book.state.workloads.get(event.workload)
+    if workload is not None and workload.phase != "ended":
+        elastic.load_reported(book, workload, event.load)
 
 
-def _current(state: State, name: str, incarnation: int) -> UnitState | None:
-    unit = state.units.get(name)
+def _woke(book: Book, event: ev.Woke) -> None:
+    book.state.wake_at = None
+
+
+def _current(book: Book, name: str, incarnation: int) -> UnitState | None:
+    unit = book.state.units.get(name)
     return unit if unit is not None and unit.incarnation == incarnation else None
 
 
-def _live(state: State, key: str, attempt: int) -> WorkloadState | None:
-    workload = state.workloads.get(key)
-    if workload is None or workload.live is None or workload.attempts[-1].number != attempt:
+def _live(book: Book, key: str, attempt: int) -> WorkloadState | None:
+    workload = book.state.workloads.get(key)
+    if workload is None or workload.phase in ("waiting", "ended") or workload.attempts[-1].number != attempt:
         return None
     return workload
 
 
-def _stop_holders(state: State, unit: UnitState, grace: float) -> Iterator[Command]:
+def _stop_holders(book: Book, unit: UnitState, grace: float) -> None:
     for key in list(unit.held):
-        workload = state.workloads[key]
+        workload = book.state.workloads[key]
         if workload.phase != "stopping":
-            yield stop(state, workload, "infrastructure", grace)
+            stop(book, workload, "infrastructure", grace)
+
+
+FOLD: dict[type[Any], Callable[[Book, Any], None]] = {
+    ev.Submitted: submitted,
+    ev.StopRequested: _stop_requested,
+    ev.FleetChanged: _fleet_changed,
+    ev.UnitAppeared: _unit_appeared,
+    ev.HostChanged: _host_changed,
+    ev.UnitGone: _unit_gone,
+    ev.ProvisionRefused: _provision_refused,
+    ev.AttemptStarted: _attempt_started,
+    ev.CheckpointReported: _checkpoint_reported,
+    ev.LoadReported: _load_reported,
+    ev.DrainNoticed: _drain_noticed,
+    ev.AttemptEnded: _attempt_ended,
+    ev.AttemptResized: _attempt_resized,
+    ev.Woke: _woke,
+}
+"""What each kind of event does."""

@@ -1,7 +1,8 @@
 """Events, commands and state as JSON, and back.
 
 The log stores an event as the name of its class and its fields; field names are therefore part of the log's format
-and are only ever added, with defaults. pydantic reads them back, so a record that does not fit is refused, not guessed.
+and are only ever added, with defaults. pydantic reads them back, so a record that does not fit is refused, not
+guessed.
 """
 
 from __future__ import annotations

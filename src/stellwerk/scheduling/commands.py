@@ -1,6 +1,7 @@
 """Orders the core gives. A backend carries each out idempotently and answers with events.
 
 `StartAttempt` is answered by `AttemptStarted` and one `AttemptEnded`; `StopAttempt` by `AttemptEnded`;
+`ResizeAttempt` by `AttemptResized`;
 `ProvisionUnit` and `RecycleUnit` by `UnitAppeared` or `ProvisionRefused`; `ReleaseUnit` by `UnitGone`.
 `WakeAt` is for the driver of the core itself, which answers with `Woke`; a later `WakeAt` replaces an earlier one.
 """
@@ -19,6 +20,16 @@ class StartAttempt:
     workload: str
     attempt: int
     option: int
+    grants: tuple[Grant, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ResizeAttempt:
+    """Let an attempt stand on exactly these grants; `resize` counts the orders of this kind to the attempt."""
+
+    workload: str
+    attempt: int
+    resize: int
     grants: tuple[Grant, ...]
 
 
@@ -65,4 +76,4 @@ class WakeAt:
     at: float
 
 
-Command = StartAttempt | StopAttempt | ProvisionUnit | ReleaseUnit | RecycleUnit | WakeAt
+Command = StartAttempt | ResizeAttempt | StopAttempt | ProvisionUnit | ReleaseUnit | RecycleUnit | WakeAt

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 from typing import Literal
 
-from stellwerk.scheduling import reasons
+from stellwerk.scheduling import explain, reasons
+from stellwerk.scheduling.book import Book
+from stellwerk.scheduling.index import WaitClass
 from stellwerk.scheduling.model import Demand, Option, Part, Pool, Reason
-from stellwerk.scheduling.placement.units import Supply, memory_of, place, serves, units_for
-from stellwerk.scheduling.policy import provisioning, queues
-from stellwerk.scheduling.state import State
+from stellwerk.scheduling.placement.index import INF
+from stellwerk.scheduling.placement.units import serves, units_for
+from stellwerk.scheduling.policy import backfill, provisioning
+from stellwerk.scheduling.state import State, WorkloadState
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,37 +34,46 @@ class Verdict:
     price_per_hour: float | None
 
 
-def judge(state: State, demand: Demand, index: int, supply: Supply, at: float) -> Verdict:
-    """Judge option `index` of `demand` against what `supply` has free."""
-    option = demand.options[index]
-    queue = queues.queue_of(state, demand.queue)
-    if queue is None:
-        return _verdict(state, index, option, "never", (reasons.no_queue(state, demand.queue),), None)
-    if never := reasons.impossible(state, option) or queues.over_quota(queue, Counter(), option):
-        return _verdict(state, index, option, "never", (never,), None)
-    if over := queues.over_quota(queue, queues.usage(state, demand.queue), option):
-        return _verdict(state, index, option, "later", (over,), None)
-    grants = place(state, option, supply)
-    if grants is None:
-        return _unplaced(state, index, option, supply, at)
-    if supply.memory is not None and (needed := memory_of(state, grants)) > supply.memory:
-        return _verdict(state, index, option, "later", (reasons.memory(state, needed, supply.memory),), None)
-    return _verdict(state, index, option, "now", (), at)
+def judge(book: Book, demand: Demand, at: float) -> list[Verdict]:
+    """Judge every option of `demand` as if it were submitted now; nothing is changed."""
+    found = book.class_of(demand)
+    workload = WorkloadState(demand, at, book.state.submissions + 1, waiting_since=book.state.now)
+    return [_judge(book, found, workload, index, at) for index in range(len(demand.options))]
 
 
-def _unplaced(state: State, index: int, option: Option, supply: Supply, at: float) -> Verdict:
-    """An option whose units are not free: they may still be made."""
-    why = reasons.waiting(state, option, supply)
-    if all(reason.code == "capacity" for reason in why) and provisioning.could_complete(state, option, supply):
-        pools = [state.pools[name] for name in _pools(state, option)]
-        needed = reasons.memory_needed(state, option)
-        if supply.memory is not None and needed > supply.memory:
-            return _verdict(state, index, option, "later", (reasons.memory(state, needed, supply.memory),), None)
-        wait = max(pool.provision for pool in pools)
-        if wait == 0:
-            return _verdict(state, index, option, "now", (), at)
-        return _verdict(state, index, option, "later", (reasons.to_provision(pools[0], option),), at + wait)
-    return _verdict(state, index, option, "later", why, None)
+def _judge(book: Book, found: WaitClass, workload: WorkloadState, index: int, at: float) -> Verdict:
+    state, option = book.state, workload.demand.options[index]
+    why = explain.option(book, found, workload, index, state.now)
+    if not why:
+        return _verdict(state, index, option, "now", (), at)
+    if found.never[index] is not None:
+        return _verdict(state, index, option, "never", why, None)
+    if {reason.code for reason in why} <= {"capacity", "shape"} and provisioning.could_make(book, found, index):
+        return _made(book, found, index, option, at)
+    return _verdict(state, index, option, "later", why, _start(book, found, index, why))
+
+
+def _made(book: Book, found: WaitClass, index: int, option: Option, at: float) -> Verdict:
+    """An option whose units are not there, and may be made."""
+    state = book.state
+    pools = [state.pools[name] for name in _pools(state, option)]
+    needed = reasons.memory_needed(state, option)
+    if book.memory is not None and needed > book.memory:
+        return _verdict(state, index, option, "later", (reasons.memory(state, needed, book.memory),), None)
+    wait = max(pool.provision for pool in pools)
+    if wait == 0:
+        return _verdict(state, index, option, "now", (), at)
+    return _verdict(state, index, option, "later", (reasons.to_provision(pools[0], option),), at + wait)
+
+
+def _start(book: Book, found: WaitClass, index: int, why: tuple[Reason, ...]) -> float | None:
+    """When an option that nobody waits for before could start, by the estimates of what runs."""
+    if not {reason.code for reason in why} <= {"capacity", "shape", "provisioning"}:
+        return None
+    if any(lane.top() is not None for part in found.shape.plans[index] for lane, _ in part):
+        return None
+    at = backfill.starts(book, found.shape, index)
+    return None if at == INF else at
 
 
 def _verdict(
@@ -85,7 +96,7 @@ def _verdict(
 
 def _hosts(pool: Pool, part: Part) -> int:
     """Hosts that `part` stands on: all hosts of whole units, and those that a cell touches."""
-    if part.topology is not None:
+    if part.topology is not None and pool.layout == "units":
         return part.count * pool.hosts
     whole, cell = divmod(part.chips, pool.chips)
     return part.count * (whole * pool.hosts + (max(1, -(-pool.hosts * cell // pool.chips)) if cell else 0))

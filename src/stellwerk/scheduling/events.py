@@ -104,7 +104,7 @@ class CheckpointReported:
 
 @dataclass(frozen=True, slots=True)
 class LoadReported:
-    """A serving workload told its load: requests in flight or waiting, per replica wanted."""
+    """A serving workload told its load: requests in flight or waiting, over what one group is to carry of them."""
 
     at: float
     workload: str
@@ -138,6 +138,16 @@ class AttemptEnded:
 
 
 @dataclass(frozen=True, slots=True)
+class AttemptResized:
+    """An attempt stands on the grants of its `resize`-th `ResizeAttempt` and has left all others."""
+
+    at: float
+    workload: str
+    attempt: int
+    resize: int
+
+
+@dataclass(frozen=True, slots=True)
 class Woke:
     """The time that an earlier `WakeAt` asked for has come."""
 
@@ -157,5 +167,6 @@ Event = (
     | LoadReported
     | DrainNoticed
     | AttemptEnded
+    | AttemptResized
     | Woke
 )

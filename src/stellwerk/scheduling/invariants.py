@@ -1,6 +1,7 @@
 """What must hold after every event, in any order, under any crash; checked when the scheduler validates.
 
-The numbers are those of `docs/architecture.md`. The checks read the state only, never the indexes that made it.
+The numbers are those of `docs/architecture.md`. All but the last read the state only, never the indexes that made the
+decision; the last makes all indexes anew from the state and compares.
 """
 
 from __future__ import annotations
@@ -8,9 +9,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Sequence
 
+from stellwerk.scheduling import explain
+from stellwerk.scheduling.book import Book
 from stellwerk.scheduling.commands import Command, ProvisionUnit, StartAttempt
-from stellwerk.scheduling.placement.units import serves, units_needed
-from stellwerk.scheduling.policy import queues
+from stellwerk.scheduling.placement.index import INF
+from stellwerk.scheduling.policy import backfill, queues
 from stellwerk.scheduling.state import State, WorkloadState
 
 
@@ -18,17 +21,20 @@ class Violation(AssertionError):
     """An invariant does not hold."""
 
 
-def check(state: State, commands: Sequence[Command]) -> None:
+def check(book: Book, commands: Sequence[Command]) -> None:
     """Raise `Violation` naming every invariant that does not hold."""
+    state = book.state
     found = [
         *_held_once(state),
         *_whole(state),
         *_waiting_holds_nothing(state),
         *_whole_units_only(state, commands),
-        *_within_quota(state),
-        *_reasons(state),
+        *_within_quota(book),
+        *_promises(book),
+        *_reasons(book),
         *_retries(state),
         *_pool_sizes(state, commands),
+        *_indexes(book),
     ]
     if found:
         raise Violation("; ".join(found))
@@ -38,7 +44,7 @@ def _held_once(state: State) -> Iterator[str]:
     """1: no cell is held by two live attempts; what units say is held is what attempts hold."""
     held: dict[str, Counter[str]] = {}
     for workload in state.workloads.values():
-        for grant in workload.live.grants if workload.live else ():
+        for grant in workload.live.grants + workload.live.leaving if workload.live else ():
             unit = state.units.get(grant.unit)
             if unit is not None and unit.incarnation == grant.incarnation:
                 held.setdefault(grant.unit, Counter())[workload.key] += grant.chips
@@ -53,16 +59,16 @@ def _whole(state: State) -> Iterator[str]:
     """2: an attempt holds everything its option asks for, in one pool for each part."""
     for workload in state.workloads.values():
         attempt = workload.live
-        for part in workload.demand.options[attempt.option].parts if attempt else ():
-            grants = [grant for grant in attempt.grants if grant.role == part.role] if attempt else []
-            pools = {grant.pool for grant in grants}
-            if sum(grant.chips for grant in grants) != part.chips * part.count or len(pools) != 1:
+        if attempt is None:
+            continue
+        option = workload.demand.options[attempt.option]
+        for part in option.parts:
+            grants = [grant for grant in attempt.grants if grant.role == part.role]
+            chips = sum(grant.chips for grant in grants)
+            groups, rest = divmod(chips, part.chips)
+            low, high = option.minimum or part.count, option.maximum or part.count
+            if rest or not low <= groups <= high or len({grant.pool for grant in grants}) != 1:
                 yield f"2: {workload.key} holds {grants} of {part}"
-            pool = state.pools.get(next(iter(pools), ""))
-            if pool is not None and serves(pool, part):
-                whole, cell = units_needed(pool, part)
-                if len(grants) != part.count * (whole + bool(cell)):
-                    yield f"2: {workload.key} holds {len(grants)} cells of {part}"
 
 
 def _waiting_holds_nothing(state: State) -> Iterator[str]:
@@ -84,26 +90,60 @@ def _whole_units_only(state: State, commands: Sequence[Command]) -> Iterator[str
                 yield f"4: {start.workload} was given {grant.unit}/{grant.incarnation}, which is {unit}"
 
 
-def _within_quota(state: State) -> Iterator[str]:
+def _within_quota(book: Book) -> Iterator[str]:
     """5: no queue was given more than its quota and what it may borrow (a lowered quota stops nothing that runs)."""
-    for queue in state.queues.values():
-        held = queues.usage(state, queue.name)
-        newest = max((w.live.began for w in _holders(state, queue.name) if w.live), default=0.0)
-        for accelerator, quota in queue.quota or ():
-            if held[accelerator] > quota + (queue.borrow or 0) and newest >= state.now:
-                yield f"5: queue {queue.name} holds {held[accelerator]} of {accelerator}"
+    given = {book.state.workloads[each.workload].demand.queue for each in book.out if isinstance(each, StartAttempt)}
+    for name in sorted(given):
+        account = book.accounts[name]
+        for accelerator in account.quota:
+            held, most = account.held.get(accelerator, 0), queues.most(account, accelerator)
+            if most is not None and held > most:
+                yield f"5: queue {name} holds {held} of {accelerator}, and may hold {most}"
+            cohort = account.cohort
+            lent = sum(
+                max(0, each.held.get(accelerator, 0) - each.guaranteed.get(accelerator, 0))
+                for each in cohort.accounts
+                if accelerator in each.quota
+            )
+            if lent > cohort.lendable[accelerator] and held > account.guaranteed[accelerator]:
+                yield f"5: {lent} of {accelerator} are lent, of {cohort.lendable[accelerator]}"
 
 
-def _holders(state: State, queue: str) -> Iterator[WorkloadState]:
-    return (workload for workload in state.workloads.values() if workload.demand.queue == queue)
+def _promises(book: Book) -> Iterator[str]:
+    """6: what was started in this turn delays nobody to whom a start was promised in it."""
+    for lane in book.lanes.values():
+        blocked = lane.blocked
+        if (
+            blocked is None
+            or blocked.turn != book.turn
+            or blocked.at == INF
+            or blocked.holder.promise != blocked.at
+            or blocked.holder.phase != "waiting"
+        ):
+            continue
+        top = lane.top()
+        if top is not None and top[5] is blocked.holder and _passed(book, blocked.holder):
+            now = backfill.reserved_for(book, lane, top).at
+            if now > blocked.at:
+                yield f"6: {blocked.holder.key} was promised {blocked.at} and would start at {now}"
 
 
-def _reasons(state: State) -> Iterator[str]:
-    """7: every waiting workload has a reason for each option."""
-    for workload in state.workloads.values():
-        complete = len(workload.reasons) == len(workload.demand.options) and all(workload.reasons)
-        if workload.phase == "waiting" and not complete:
-            yield f"7: {workload.key} waits with reasons {workload.reasons}"
+def _passed(book: Book, holder: WorkloadState) -> bool:
+    """Whether somebody who comes after `holder` was started in this turn."""
+    place = book.place_of(book.class_of(holder.demand), holder)
+    started = (book.state.workloads[each.workload] for each in book.out if isinstance(each, StartAttempt))
+    return any(book.place_of(book.class_of(other.demand), other) > place for other in started)
+
+
+def _reasons(book: Book) -> Iterator[str]:
+    """7: every waiting workload has a reason for each option, and nobody who could start waits."""
+    for workload in book.state.workloads.values():
+        if workload.phase == "waiting":
+            why = explain.why(book, workload)
+            if len(why) != len(workload.demand.options) or not all(why):
+                yield f"7: {workload.key} waits with reasons {why}"
+            if workload.reasons and workload.reasons != why:
+                yield f"7: {workload.key} waits because {why}, and is said to because {workload.reasons}"
 
 
 def _retries(state: State) -> Iterator[str]:
@@ -120,3 +160,30 @@ def _pool_sizes(state: State, commands: Sequence[Command]) -> Iterator[str]:
     for name in {command.pool for command in commands if isinstance(command, ProvisionUnit)}:
         if sizes[name] > state.pools[name].maximum:
             yield f"pool {name} was grown to {sizes[name]} of {state.pools[name].maximum}"
+
+
+def _indexes(book: Book) -> Iterator[str]:
+    """The indexes are what the state says: all of them, made anew, are the same."""
+    fresh = Book(book.state, book.schedule_hook, book.settle_hook)
+    for name, lane in book.lanes.items():
+        other = fresh.lanes[name]
+        if lane.places.content(book.state.now) != other.places.content(book.state.now):
+            yield f"index: places of {name}: {lane.places.content(book.state.now)}"
+        if set(book.members[name]) != set(fresh.members[name]):
+            yield f"index: members of {name}"
+    for name, account in fresh.accounts.items():
+        held = {key: value for key, value in book.accounts[name].held.items() if value}
+        if held != {key: value for key, value in account.held.items() if value}:
+            yield f"index: queue {name} holds {account.held}, not {held}"
+    if (book.memory, set(book.waiting), set(book.held)) != (fresh.memory, set(fresh.waiting), set(fresh.held)):
+        yield "index: memory, waiting or held back"
+    for key, found in book.catalogue.classes.items():
+        lined = [workload.key for workload in found.line]
+        again = fresh.class_of(next(iter(found.line)).demand) if lined else None
+        if again is not None and lined != [workload.key for workload in again.line]:
+            yield f"index: line {key}: {lined}"
+        if found.line.size != len(lined):
+            yield f"index: line {key} has {len(lined)} members, not {found.line.size}"
+    units = {unit: key for key, names in book.meant.items() for unit in names}
+    if units != {unit.name: unit.meant for unit in book.state.units.values() if unit.meant is not None}:
+        yield f"index: units are meant for {units}"

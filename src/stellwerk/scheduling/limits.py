@@ -8,35 +8,26 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from stellwerk.scheduling.commands import StopAttempt
+from stellwerk.scheduling.book import Book
 from stellwerk.scheduling.lifecycle import end, stop
-from stellwerk.scheduling.model import Cause
+from stellwerk.scheduling.model import NO_LIMITS, Cause
 from stellwerk.scheduling.state import Attempt, State, WorkloadState
 
 GRACE = 10.0
 """Seconds that code past a limit has to save its state."""
 
 
-def enforce(state: State) -> Iterator[StopAttempt]:
-    """End what is past a limit at the state's time."""
-    for workload in state.workloads.values():
-        cause = _exceeded(state, workload)
-        if cause == "wait-limit":
-            end(
-                workload,
-                state.now,
-                "failed",
-                cause,
-                f"waited {workload.demand.limits.wait:.0f} s without starting",
-            )
-        elif cause is not None:
-            yield stop(state, workload, cause, GRACE if cause != "start-limit" else 0.0)
-
-
-def times(state: State) -> Iterator[float]:
-    """When the limits of all live workloads are reached."""
-    for workload in state.workloads.values():
-        yield from (time for _, time in _reached_at(state, workload))
+def enforce(book: Book, workload: WorkloadState) -> None:
+    """End a workload that is past a limit at the state's time."""
+    if workload.demand.limits is NO_LIMITS or workload.phase not in ("waiting", "starting", "running"):
+        return
+    now = book.state.now
+    cause: Cause | None = next((cause for cause, time in times(book.state, workload) if time <= now), None)
+    if cause == "wait-limit":
+        limit = workload.demand.limits.wait
+        end(book, workload, "failed", cause, f"waited {limit:.0f} s without starting")
+    elif cause is not None:
+        stop(book, workload, cause, GRACE if cause != "start-limit" else 0.0)
 
 
 def price_per_hour(state: State, attempt: Attempt) -> float:
@@ -48,13 +39,8 @@ def price_per_hour(state: State, attempt: Attempt) -> float:
     return total
 
 
-def _exceeded(state: State, workload: WorkloadState) -> Cause | None:
-    if workload.phase not in ("waiting", "starting", "running"):
-        return None
-    return next((cause for cause, time in _reached_at(state, workload) if time <= state.now), None)
-
-
-def _reached_at(state: State, workload: WorkloadState) -> Iterator[tuple[Cause, float]]:
+def times(state: State, workload: WorkloadState) -> Iterator[tuple[Cause, float]]:
+    """When each limit that counts now is reached."""
     limits = workload.demand.limits
     if workload.phase == "waiting" and limits.wait is not None:
         yield "wait-limit", workload.waiting_since + limits.wait

@@ -8,11 +8,13 @@ memory is bytes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
 Kind = Literal["job", "train", "batch", "serve", "tune", "rl", "cluster", "pipeline"]
 Market = Literal["on-demand", "spot", "reserved", "flex-start"]
+Layout = Literal["units", "subslices", "torus", "optical"]
+PolicyName = Literal["fifo", "sjf", "backfill", "default"]
 Outcome = Literal["succeeded", "failed", "stopped"]
 Cause = Literal[
     "user-error",
@@ -22,6 +24,7 @@ Cause = Literal[
     "start-limit",
     "cost-limit",
     "infrastructure",
+    "preempted",
     "stopped-by-user",
     "impossible",
 ]
@@ -50,13 +53,17 @@ class Option:
     """One acceptable hardware choice: all parts together, or nothing.
 
     `patience` is how long (s) to wait for it before a later option is preferred; `None` leaves it to the policy.
-    `runtime` is the estimate (s) on this hardware, `None` for the workload's own.
+    `runtime` is the estimate (s) on this hardware, `None` for the workload's own. An option with a `maximum` is
+    elastic: its only part is granted `minimum..maximum` groups, as many as are free, and is grown and shrunk later;
+    its estimate is for the part's own `count`.
     """
 
     short: str
     parts: tuple[Part, ...]
     patience: float | None = None
     runtime: float | None = None
+    minimum: int | None = None
+    maximum: int | None = None
 
     @property
     def chips(self) -> int:
@@ -74,12 +81,16 @@ class Limits:
     cost: float | None = None
 
 
+NO_LIMITS = Limits()
+
+
 @dataclass(frozen=True, slots=True)
 class Demand:
     """A workload as the core sees it.
 
     `key` is unique in the log; `name` is what people type and is unique among the living. `runtime` is an
-    estimate in seconds. `retries` counts the user's own failures that are tried again.
+    estimate in seconds. `retries` counts the user's own failures that are tried again. `user` is who asked, as far as
+    that is known; forecasts learn from it.
     """
 
     key: str
@@ -89,8 +100,9 @@ class Demand:
     queue: str = "default"
     priority: int = 0
     runtime: float | None = None
-    limits: Limits = field(default_factory=Limits)
+    limits: Limits = NO_LIMITS
     retries: int = 0
+    user: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +113,9 @@ class Pool:
     kept warm within the maximum. `price` is US dollars per chip-hour, `None` when unknown. `provision` is the time
     (s) a new unit takes, `idle` how long (s) an unneeded unit above the minimum is kept. `footprint` is the memory
     (bytes) that one unit in use takes from `Fleet.memory` where units are played by one machine.
-    `emulated` units cost nothing; their price is what they would cost.
+    `emulated` units cost nothing; their price is what they would cost. `layout` says how units are handed out:
+    whole or by chips (`units`), in aligned parts of a unit (`subslices`), or as cubes of one pod that is wired as a
+    `torus` or switched freely (`optical`).
     """
 
     name: str
@@ -119,17 +133,25 @@ class Pool:
     idle: float = 600.0
     footprint: int = 0
     emulated: bool = False
+    layout: Layout = "units"
 
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """A tenant's share: chips per accelerator it owns (`None`: unlimited), its weight, what it may borrow or lend."""
+    """A tenant's share: chips per accelerator it owns, its weight, what it may borrow or lend.
+
+    An accelerator that `quota` does not name is not limited. Queues of one `cohort` lend each other what they do not
+    use: a queue may hold `borrow` chips more than its quota (`None`: as many as are lent), and of its own it lends
+    all (`True`), none (`False`), or that many chips. `policy` orders the queue's own workloads; `None`: the fleet's.
+    """
 
     name: str
     quota: tuple[tuple[str, int], ...] | None = None
     weight: float = 1.0
     borrow: int | None = None
-    lend: bool = True
+    lend: bool | int = True
+    cohort: str = ""
+    policy: PolicyName | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,12 +160,15 @@ class Fleet:
 
     `memory` is what the machine that plays the units can give them (bytes), `None` where units are real, and
     `overhead` what each attempt takes of it besides its units. With no queue declared every queue exists, unlimited.
+    `policy` is the order of all, `preempt` whether it may stop what runs.
     """
 
     pools: tuple[Pool, ...] = ()
     queues: tuple[Queue, ...] = ()
     memory: int | None = None
     overhead: int = 0
+    policy: PolicyName = "default"
+    preempt: bool = False
 
     def pool(self, name: str) -> Pool | None:
         """The pool of that name, or None."""
@@ -155,7 +180,8 @@ class Grant:
     """One unit, or a cell of it, that an attempt holds for one group of one role.
 
     `chips` are the chips granted (the whole unit's for TPU slices), `hosts` the hosts they stand on,
-    `group` the index of the group within the role.
+    `group` the index of the group within the role. `place` tells where in the unit a cell lies, where that matters
+    (`0,0/2x4`: origin and shape of a sub-slice).
     """
 
     role: str
@@ -165,6 +191,7 @@ class Grant:
     incarnation: int
     chips: int
     hosts: int
+    place: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,41 +1,32 @@
-"""Why a workload waits on an option, from the same numbers that the decision was made on.
+"""Why a workload waits on an option, as data, from the same numbers that the decision was made on.
 
-`capacity`: units of the pool are in use or the machine's memory is; `broken`: units are being rebuilt; `provisioning`:
-they are on their way; `stock-out` and `cool-down`: the provider refused; `reserved`: free units are
+`quota`: the queue may not hold more now; `capacity`: units of the pool are in use, or the machine's memory is;
+`shape`: enough chips are free, but nowhere in the shape that is asked for; `broken`: units are being rebuilt;
+`provisioning`: they are on their way; `stock-out` and `cool-down`: the provider refused; `reserved`: what is free is
 kept for an earlier workload; `limit`: the option is not open yet; `impossible`: no state of this fleet would do.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 from stellwerk.scheduling.model import Option, Part, Pool, Reason
-from stellwerk.scheduling.placement.units import Supply, serves, units_for, units_needed
-from stellwerk.scheduling.policy.provisioning import members
-from stellwerk.scheduling.state import State
+from stellwerk.scheduling.placement.units import serves, units_for, units_needed
+from stellwerk.scheduling.state import State, UnitState
 
 GIB = 2**30
+
+Numbers = tuple[tuple[str, float | int | str | None], ...]
 
 
 def impossible(state: State, option: Option) -> Reason | None:
     """Why no state of this fleet could ever hold `option`, or None."""
-    for part in option.parts:
+    for part in parts_to_start(option):
         if not any(serves(pool, part) for pool in state.pools.values()):
             return _no_pool(state, part)
     # The machine's memory first: where it is what bounds the pools, more units would not help.
     return _too_big_for_machine(state, option) or _more_than_pools(state, option)
-
-
-def waiting(state: State, option: Option, supply: Supply) -> tuple[Reason, ...]:
-    """Why `option` cannot be granted from `supply` now: one reason for each pool that falls short."""
-    found: list[Reason] = []
-    for part in option.parts:
-        for pool in state.pools.values():
-            if serves(pool, part) and (reason := _short_of(state, pool, part, supply)):
-                found.append(reason)
-    if not found:
-        found.append(_not_together(option, supply))
-    return tuple(dict.fromkeys(found))
 
 
 def memory(state: State, needed: int, left: int) -> Reason:
@@ -64,6 +55,13 @@ def held_back(until: float, now: float, setbacks: int) -> Reason:
     return Reason("cool-down", message, (("seconds", round(wait, 3)), ("setbacks", setbacks)))
 
 
+def parts_to_start(option: Option) -> tuple[Part, ...]:
+    """The parts that an option must have to start: of an elastic one its minimum."""
+    if option.minimum is None or not option.parts:
+        return option.parts
+    return (replace(option.parts[0], count=option.minimum), *option.parts[1:])
+
+
 def no_queue(state: State, queue: str) -> Reason:
     """The fleet declares queues, and not this one."""
     names = ", ".join(state.queues)
@@ -79,7 +77,7 @@ def _no_pool(state: State, part: Part) -> Reason:
 
 
 def _more_than_pools(state: State, option: Option) -> Reason | None:
-    for part in option.parts:
+    for part in parts_to_start(option):
         pools = [pool for pool in state.pools.values() if serves(pool, part)]
         if max(_groups_at_most(pool, part) for pool in pools) < part.count:
             largest = max(pools, key=lambda pool: pool.maximum)
@@ -91,6 +89,10 @@ def _more_than_pools(state: State, option: Option) -> Reason | None:
 
 
 def _groups_at_most(pool: Pool, part: Part) -> int:
+    if pool.layout != "units":
+        from stellwerk.scheduling.placement.index import make
+
+        return make(pool).most(part)
     whole, cell = units_needed(pool, part)
     if whole == 0:
         return pool.maximum * (pool.chips // cell)
@@ -117,37 +119,43 @@ def memory_needed(state: State, option: Option) -> int:
     return needed
 
 
-def _short_of(state: State, pool: Pool, part: Part, supply: Supply) -> Reason | None:
-    holder = supply.shut.get(pool.name)
-    units = members(state, pool.name)
-    needed = units_for(pool, part)
-    free = sum(1 for name in supply.free[pool.name] if state.units[name].idle)
-    numbers = (("pool", pool.name), ("needed", needed), ("free", free), ("units", len(units)))
-    if holder is not None:
-        message = f"{pool.name} is kept for {holder}, which came earlier"
-        return Reason("reserved", message, (*numbers, ("workload", holder)))
-    broken = sum(1 for unit in units if unit.phase in ("broken", "recycling"))
-    coming = sum(1 for unit in units if unit.phase == "provisioning")
-    head = f"needs {needed} {'unit' if needed == 1 else 'units'} of {pool.name}, {free} of {len(units)} free"
-    if free + coming >= needed and coming:
-        message = f"{head}, {coming} on the way (a unit takes {pool.provision:.0f} s)"
-        return Reason("provisioning", message, (*numbers, ("provisioning", coming)))
-    cool_down = state.cool_downs.get(pool.name)
-    if cool_down and cool_down.until > state.now:
-        message = f"{head}, and the provider refused more ({cool_down.code}: {cool_down.detail})"
-        code = "stock-out" if cool_down.code == "stock-out" else "cool-down"
-        return Reason(code, message, (*numbers, ("until", cool_down.until)))
-    if broken and free + broken >= needed:
-        return Reason("broken", f"{head}, {broken} being rebuilt", (*numbers, ("broken", broken)))
-    if free >= needed and part.topology is not None:
-        return None
+def needs(pool: Pool, needed: int, free: int, units: int) -> str:
+    """The beginning of most sentences."""
+    return f"needs {needed} {'unit' if needed == 1 else 'units'} of {pool.name}, {free} of {units} free"
+
+
+def reserved(pool: Pool, holder: str, until: float | None, now: float, numbers: Numbers) -> Reason:
+    """What is free is kept for a workload that comes before."""
+    message = f"{pool.name} is kept for {holder}, which comes earlier"
+    if until is not None:
+        message += f" and is expected to start within {max(0.0, until - now):.0f} s"
+    return Reason("reserved", message, (*numbers, ("workload", holder), ("until", until)))
+
+
+def memory_reserved(holder: str, needed: int, left: int) -> Reason:
+    """The memory that is left is kept for a workload that comes before."""
+    message = f"this machine's memory is kept for {holder}, which comes earlier"
+    return Reason("reserved", message, (("memory_needed", needed), ("memory_left", left), ("workload", holder)))
+
+
+def shape(pool: Pool, needed: int, free: int, largest: tuple[int, str], numbers: Numbers) -> Reason:
+    """Enough chips are free, and not as they are needed."""
+    message = (
+        f"needs {needed} chips of {pool.name} together; {free} are free, and the largest that fits is {largest[1]}"
+    )
+    more = (("needed_chips", needed), ("free_chips", free), ("largest_chips", largest[0]), ("largest", largest[1]))
+    return Reason("shape", message, (*numbers, *more))
+
+
+def capacity(state: State, pool: Pool, head: str, units: Sequence[UnitState], numbers: Numbers) -> Reason:
+    """The units are in use."""
     holders = sorted({state.workloads[key].demand.name for unit in units for key in unit.held})
     if holders:
         head += f", in use by {', '.join(holders[:3])}" + (" and others" if len(holders) > 3 else "")
     return Reason("capacity", head, numbers)
 
 
-def _not_together(option: Option, supply: Supply) -> Reason:
-    free = sum(chips for units in supply.free.values() for chips in units.values())
+def not_together(option: Option, free: int) -> Reason:
+    """Each part could be placed alone, all of them not."""
     message = f"needs {option.chips} chips together; {free} are free, but not as this option needs them"
     return Reason("shape", message, (("needed_chips", option.chips), ("free_chips", free)))

@@ -1,11 +1,13 @@
 """What the core knows: workloads, attempts and units.
 
 The state is a fold over the log of events and changes nowhere but in `Scheduler.handle`. Everything here is plain
-data that can be compared, copied and written down.
+data that can be compared, copied and written down. The records that are made for every event write down only what is
+their own; the rest are defaults of the class.
 """
 
 from __future__ import annotations
 
+from copy import copy
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -15,9 +17,13 @@ WorkloadPhase = Literal["waiting", "starting", "running", "stopping", "ended"]
 UnitPhase = Literal["provisioning", "up", "broken", "recycling", "releasing"]
 
 
-@dataclass(slots=True)
+@dataclass(init=False)
 class Attempt:
-    """One try: what it holds and how it went. `began` is when it was granted, `running` when its code began."""
+    """One try: what it holds and how it went. `began` is when it was granted, `running` when its code began.
+
+    `expected` is when it would end by its estimate, None without one; `resizes` counts the orders to resize it,
+    `settled` is the last that was carried out, and `leaving` holds what it was told to leave and has not left yet.
+    """
 
     number: int
     option: int
@@ -30,6 +36,13 @@ class Attempt:
     cause: Cause | None = None
     message: str = ""
     exit_code: int | None = None
+    expected: float | None = None
+    resizes: int = 0
+    settled: int = 0
+    leaving: tuple[Grant, ...] = ()
+
+    def __init__(self, number: int, option: int, grants: tuple[Grant, ...], began: float) -> None:
+        self.number, self.option, self.grants, self.began = number, option, grants, began
 
     @property
     def units(self) -> tuple[str, ...]:
@@ -38,12 +51,24 @@ class Attempt:
 
 
 @dataclass(slots=True)
+class Departure:
+    """A waiting workload left an option at `at`, because of `code`: `limit` (its patience), or the refusal's code."""
+
+    at: float
+    option: int
+    code: str
+
+
+@dataclass(init=False)
 class WorkloadState:
     """A workload and all its attempts; the last attempt is the live one while `phase` is not waiting or ended.
 
     `waiting_since` restarts with every return to the queue, `hold_until` keeps it there after a failure,
-    `stop_cause` is why the core (or a person) is stopping the live attempt. `failures` counts the user's own,
-    `setbacks` those of the infrastructure since the last progress.
+    `stop_cause` is why the core (or a person) is stopping the live attempt, `stop_for` the key of the workload that a
+    preempted one makes room for, `reclaims` whether borrowers were stopped for a waiting one. `failures` counts
+    the user's own, `setbacks` those of the infrastructure since the
+    last progress. `worked` is the running time (s) that the last checkpoint keeps. `promise` is the latest start that
+    was promised while it waits; `departures` are the options it left. `load` is what a serving workload told last.
     """
 
     demand: Demand
@@ -55,15 +80,26 @@ class WorkloadState:
     hold_until: float = 0.0
     failures: int = 0
     setbacks: int = 0
+    worked: float = 0.0
     checkpoint: str | None = None
     checkpoint_at: float | None = None
     checkpoint_step: int | None = None
     stop_cause: Cause | None = None
+    stop_for: str | None = None
+    reclaims: bool = False
+    promise: float | None = None
+    load: float | None = None
+    load_low_since: float | None = None
     finished: float | None = None
     outcome: Outcome | None = None
     cause: Cause | None = None
     message: str = ""
     reasons: tuple[tuple[Reason, ...], ...] = ()
+    departures: tuple[Departure, ...] = ()
+
+    def __init__(self, demand: Demand, submitted: float, order: int, waiting_since: float = 0.0) -> None:
+        self.demand, self.submitted, self.order, self.waiting_since = demand, submitted, order, waiting_since
+        self.attempts = []
 
     @property
     def key(self) -> str:
@@ -83,7 +119,10 @@ class WorkloadState:
 
 @dataclass(slots=True)
 class UnitState:
-    """A unit: its incarnation, health, and who holds how many of its chips (by workload key)."""
+    """A unit: its incarnation, health, and who holds how many of its chips (by workload key).
+
+    `meant` is the key of the waiting workload for which it was made, until anyone is granted it.
+    """
 
     name: str
     pool: str
@@ -97,6 +136,7 @@ class UnitState:
     idle_since: float = 0.0
     leaving: bool = False
     detail: str = ""
+    meant: str | None = None
 
     @property
     def free(self) -> int:
@@ -119,6 +159,15 @@ class CoolDown:
 
 
 @dataclass(slots=True)
+class Share:
+    """What a queue uses: its `dominant` share (0..1) since `at`, and the decayed average until then."""
+
+    dominant: float = 0.0
+    average: float = 0.0
+    at: float = 0.0
+
+
+@dataclass(slots=True)
 class State:
     """Everything, at the time of the last event."""
 
@@ -130,5 +179,28 @@ class State:
     units: dict[str, UnitState] = field(default_factory=dict[str, UnitState])
     incarnations: dict[str, int] = field(default_factory=dict[str, int])
     cool_downs: dict[str, CoolDown] = field(default_factory=dict[str, CoolDown])
+    shares: dict[str, Share] = field(default_factory=dict[str, Share])
     submissions: int = 0
     wake_at: float | None = None
+
+
+def copied(state: State, *, ended: bool = True) -> State:
+    """A state of its own with the same content; without the workloads that have ended, if they are not wanted."""
+    made = copy(state)
+    made.workloads = {
+        key: _copied(workload) for key, workload in state.workloads.items() if ended or workload.phase != "ended"
+    }
+    made.units = {}
+    for name, unit in state.units.items():
+        made.units[name] = other = copy(unit)
+        other.held, other.hosts_down = dict(unit.held), set(unit.hosts_down)
+    made.pools, made.queues = dict(state.pools), dict(state.queues)
+    made.incarnations, made.cool_downs = dict(state.incarnations), dict(state.cool_downs)
+    made.shares = {name: copy(share) for name, share in state.shares.items()}
+    return made
+
+
+def _copied(workload: WorkloadState) -> WorkloadState:
+    made = copy(workload)
+    made.attempts = [copy(attempt) for attempt in workload.attempts]
+    return made

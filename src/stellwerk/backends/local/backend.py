@@ -82,7 +82,7 @@ class LocalBackend:
             case cmd.ReleaseUnit() | cmd.RecycleUnit():
                 self._waiting.append(command)
                 asyncio.get_running_loop().call_soon(self._settle_units)
-            case cmd.StartAttempt() | cmd.WakeAt():
+            case cmd.StartAttempt() | cmd.ResizeAttempt() | cmd.WakeAt():
                 raise TypeError(f"{type(command).__name__} is not for a backend's execute")
 
     def chaos(self, kind: str, unit: str, incarnation: int, host: int | None = None) -> None:

@@ -1,32 +1,28 @@
-"""Who goes first, and what a queue may hold.
+"""What a queue may hold: quota, borrowing and lending, counted in chips of each accelerator.
 
-The order is priority, then age. A queue's quota caps the chips per accelerator that its live attempts hold; an
-accelerator that the quota does not name is not capped. `borrow` raises every cap by that many chips.
+Queues of one cohort lend each other what they do not use. Of its quota a queue lends all, none, or `lend` chips;
+what it
+does not lend is guaranteed to it. Let u be what a queue holds, q its quota and g the guaranteed part. Then at any
+time
+
+* u <= q + borrow, where a limit to borrowing was set, and
+* the sum over the cohort of max(0, u - g) <= the sum of all that is lent.
+
+So a queue that lent may have to wait until borrowers give back (or, where preemption is enabled, is given it at
+once).
+While such a queue waits within its own quota, nobody in its cohort borrows more; and a queue that has waited for
+quota
+longer than `PATIENCE` is not passed any more by later work of its own queue, nor by later borrowers.
 """
 
 from __future__ import annotations
 
-from collections import Counter
-
+from stellwerk.scheduling.index import Account, Shape, WaitClass
 from stellwerk.scheduling.model import Option, Queue, Reason
 from stellwerk.scheduling.state import State, WorkloadState
 
-
-def waiting_in_order(state: State) -> list[WorkloadState]:
-    """Waiting workloads, the one to be served first in front."""
-    waiting = [workload for workload in state.workloads.values() if workload.phase == "waiting"]
-    return sorted(waiting, key=lambda workload: (-workload.demand.priority, workload.order))
-
-
-def usage(state: State, queue: str) -> Counter[str]:
-    """Chips per accelerator that the live attempts of `queue` hold."""
-    held: Counter[str] = Counter()
-    for workload in state.workloads.values():
-        attempt = workload.live
-        if attempt is not None and workload.demand.queue == queue:
-            for part in workload.demand.options[attempt.option].parts:
-                held[part.accelerator] += part.count * part.chips
-    return held
+PATIENCE = 1800.0
+"""Seconds after which a workload that waits for quota is not passed any more."""
 
 
 def queue_of(state: State, name: str) -> Queue | None:
@@ -34,24 +30,138 @@ def queue_of(state: State, name: str) -> Queue | None:
     return state.queues.get(name) or (Queue(name) if not state.queues else None)
 
 
-def over_quota(queue: Queue, held: Counter[str], option: Option) -> Reason | None:
-    """Why `option` would take `queue` over what it may hold, or None."""
-    asked: Counter[str] = Counter()
-    for part in option.parts:
-        asked[part.accelerator] += part.count * part.chips
-    for accelerator, quota in queue.quota or ():
-        cap = quota + (queue.borrow or 0)
-        if asked[accelerator] and held[accelerator] + asked[accelerator] > cap:
-            message = (
-                f"queue {queue.name} may hold {cap} chips of {accelerator}, "
-                f"holds {held[accelerator]}, and this needs {asked[accelerator]}"
-            )
-            code = "impossible" if asked[accelerator] > cap else "quota"
-            numbers = (
-                ("accelerator", accelerator),
-                ("quota", cap),
-                ("held", held[accelerator]),
-                ("needed", asked[accelerator]),
-            )
-            return Reason(code, message, numbers)
+def most(account: Account, accelerator: str) -> int | None:
+    """Chips of an accelerator that a queue could ever hold; None: as many as there are."""
+    if accelerator not in account.quota:
+        return None
+    most = account.guaranteed[accelerator] + account.cohort.lendable.get(accelerator, 0)
+    cap = account.caps[accelerator]
+    return most if cap is None else min(most, cap)
+
+
+def available(account: Account, accelerator: str) -> int | None:
+    """Chips of an accelerator that a queue may be granted now; None: as many as there are."""
+    if accelerator not in account.quota:
+        return None
+    held, own = account.held.get(accelerator, 0), account.guaranteed[accelerator]
+    cohort = account.cohort
+    lent = cohort.lendable.get(accelerator, 0) - cohort.used.get(accelerator, 0)
+    free = max(0, own - held) + max(0, lent)
+    cap = account.caps[accelerator]
+    return free if cap is None else min(free, cap - held)
+
+
+def held_back(found: WaitClass, workload: WorkloadState, chips: dict[str, int], now: float) -> str | None:
+    """What keeps a workload from `chips` now: `own` its queue's limit, `cohort` what others hold; None: nothing."""
+    account = found.account
+    for accelerator, needed in chips.items():
+        if accelerator not in account.quota:
+            continue
+        held, cap = account.held.get(accelerator, 0), account.caps[accelerator]
+        if cap is not None and held + needed > cap:
+            return "own"
+        cohort = account.cohort
+        own = account.guaranteed[accelerator]
+        lent = max(0, held + needed - own) - max(0, held - own)
+        if lent > cohort.lendable.get(accelerator, 0) - cohort.used.get(accelerator, 0):
+            return "cohort"
+        borrows = held + needed > account.quota[accelerator]
+        if borrows and any(
+            other.account is not account and accelerator in other.shape.chips[0] for other in cohort.claimants.values()
+        ):
+            return "cohort"
+        if cohort.parked and lent and _kept(found, workload, accelerator, borrows, now):
+            return "cohort"
+    if account.parked and any(_aged(other, workload, now) and _shares(other, chips) for other in account.parked):
+        return "own"
     return None
+
+
+def _kept(found: WaitClass, workload: WorkloadState, accelerator: str, borrows: bool, now: float) -> bool:
+    """Whether what is left to lend is kept for somebody that waits: for an owner, or for one that waited too long."""
+    for other in found.account.cohort.parked:
+        if other is found or accelerator not in other.account.quota:
+            continue
+        first = other.line.first()
+        if first is None or not _shares(other, {accelerator: 1}):
+            continue
+        if borrows and other.account is not found.account and within(other, accelerator):
+            return True
+        if (borrows or other.account is found.account) and _aged(other, workload, now):
+            return True
+    return False
+
+
+def within(found: WaitClass, accelerator: str) -> bool:
+    """Whether the first option of a class stays within its queue's own quota of an accelerator."""
+    account, needed = found.account, found.shape.chips[0].get(accelerator, 0)
+    return 0 < needed <= account.quota.get(accelerator, 0) - account.held.get(accelerator, 0)
+
+
+def borrowed(account: Account, accelerator: str) -> int:
+    """Chips that a queue holds beyond its quota."""
+    return max(0, account.held.get(accelerator, 0) - account.quota.get(accelerator, 0))
+
+
+def _aged(other: WaitClass, workload: WorkloadState, now: float) -> bool:
+    first = other.line.first()
+    if first is None or now - first.waiting_since < PATIENCE:
+        return False
+    return (other.rank, first.order) < (-workload.demand.priority, workload.order)
+
+
+def _shares(other: WaitClass, chips: dict[str, int]) -> bool:
+    return any(accelerator in option for option in other.shape.chips for accelerator in chips)
+
+
+def never(account: Account, shape: Shape, option: int) -> Reason | None:
+    """Why a queue could never hold an option, whatever others use."""
+    for accelerator, needed in shape.chips[option].items():
+        allowed = most(account, accelerator)
+        if allowed is not None and needed > allowed:
+            return over(account, accelerator, needed)
+    return None
+
+
+def over(account: Account, accelerator: str, needed: int) -> Reason:
+    """The sentence about a quota that is too small, now or for ever."""
+    allowed, held = most(account, accelerator), account.held.get(accelerator, 0)
+    assert allowed is not None
+    free = available(account, accelerator) or 0
+    quota = account.quota[accelerator]
+    numbers = (
+        ("accelerator", accelerator),
+        ("quota", allowed),
+        ("owned", quota),
+        ("held", held),
+        ("available", free),
+        ("needed", needed),
+    )
+    head = f"queue {account.name} may hold {allowed} chips of {accelerator}"
+    if needed > allowed:
+        return Reason("impossible", f"{head}, and this needs {needed}", numbers)
+    if free + held < allowed and held + needed <= allowed:
+        return Reason("quota", f"{head}, holds {held}, others hold what it lent, and this needs {needed}", numbers)
+    return Reason("quota", f"{head}, holds {held}, and this needs {needed}", numbers)
+
+
+def kept(account: Account, accelerator: str) -> Reason:
+    """What is left is kept for somebody who waits for quota and comes before."""
+    free = available(account, accelerator) or 0
+    message = f"the {free} chips of {accelerator} that queue {account.name} could hold are kept for earlier work"
+    return Reason("quota", message, (("accelerator", accelerator), ("available", free)))
+
+
+def usage(account: Account) -> dict[str, int]:
+    """Chips per accelerator that the live attempts of a queue hold."""
+    return {name: held for name, held in account.held.items() if held}
+
+
+def asked(option: Option) -> int:
+    """Chips that an option asks for in all."""
+    return option.chips
+
+
+def blocked(found: WaitClass, workload: WorkloadState, option: int, now: float) -> bool:
+    """Whether quota keeps a workload from an option now."""
+    return bool(found.account.quota) and held_back(found, workload, found.shape.chips[option], now) is not None

@@ -1,0 +1,512 @@
+"""The state and its indexes, changed together: the only place where either changes.
+
+A `Book` knows no policy: it enters workloads in lines, books grants and returns, and marks the lanes whose answers
+may
+have changed (`dirty`) or whose size may have to (`sized`). Everything in it but `state` can be made anew from the
+state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from heapq import heapreplace
+
+from stellwerk.scheduling.catalogue import Catalogue
+from stellwerk.scheduling.commands import Command, StartAttempt
+from stellwerk.scheduling.frozen import twin
+from stellwerk.scheduling.index import Account, Entry, Lane, WaitClass
+from stellwerk.scheduling.model import NO_LIMITS, Demand, Grant
+from stellwerk.scheduling.placement.index import INF, make
+from stellwerk.scheduling.placement.units import natural
+from stellwerk.scheduling.policy import fairshare
+from stellwerk.scheduling.policy.rules import RULES, Rules, remaining, rules_for
+from stellwerk.scheduling.state import Attempt, State, UnitState, WorkloadState
+from stellwerk.scheduling.timers import Timers
+
+MOST_UNPARKED = 64
+"""Classes of a cohort that are looked at again when one of its queues gives chips back."""
+
+
+_Start = twin(StartAttempt)
+
+Hook = Callable[["Book", WorkloadState], None]
+
+
+class Book:
+    """State and indexes of one scheduler; `out` collects the orders of the event that is being handled."""
+
+    def __init__(self, state: State, schedule: Hook, settle: Hook) -> None:
+        """`schedule` sets the next time of a workload, `settle` sees to the units that were made for one."""
+        self.state = state
+        self.out: list[Command] = []
+        self.forget = False
+        self.turn = 0
+        self.serving: Lane | None = None
+        self.schedule_hook, self.settle_hook = schedule, settle
+        self.rebuild()
+
+    def schedule(self, workload: WorkloadState) -> None:
+        """Set the next time at which something about a workload changes by itself."""
+        self.schedule_hook(self, workload)
+
+    def settle(self, workload: WorkloadState) -> None:
+        """See to the units that were made for a workload and are not needed for it any more."""
+        if self.meant:
+            self.settle_hook(self, workload)
+
+    # Making the indexes
+
+    def rebuild(self) -> None:
+        """Make all indexes anew from the state."""
+        state = self.state
+        self.rules: Rules = rules_for(state.fleet.policy, state.fleet.preempt)
+        self.preempts = state.fleet.preempt
+        self.fair = self.rules.fair and bool(state.queues)
+        self._building = True
+        self.accounted = bool(state.queues)
+        self.tracking = (
+            self.rules.displaces
+            or self.rules.backfill
+            or any(RULES[q.policy].backfill for q in state.queues.values() if q.policy)
+        )
+        self.timers = Timers()
+        self.lanes = {
+            pool.name: Lane(pool, make(pool, track=self.tracking, plain=not self.rules.backfill), number)
+            for number, pool in enumerate(state.pools.values())
+        }
+        self.catalogue = Catalogue(state, self.lanes, self.rules)
+        self.accounts = self.catalogue.accounts
+        self.class_of = self.catalogue.class_of
+        self.account_of = self.catalogue.account_of
+        self.rules_of = self.catalogue.rules_of
+        self.chips_total: dict[str, int] = {}
+        self.memory = state.fleet.memory
+        self.claim: Entry | None = None
+        self.waiting: dict[str, WorkloadState] = {}
+        self.members: dict[str, dict[str, UnitState]] = {name: {} for name in state.pools}
+        self.attention: dict[str, None] = {}
+        self.meant: dict[str, dict[str, None]] = {}
+        self.abandoned: dict[str, None] = {}
+        self.claims: dict[str, int] = {}
+        self.lifted: dict[str, None] = {}
+        self.flexible: dict[str, WorkloadState] = {}
+        self.held: dict[str, WorkloadState] = {}
+        for pool in state.pools.values():
+            self.chips_total[pool.accelerator] = self.chips_total.get(pool.accelerator, 0) + pool.maximum * pool.chips
+        self.dirty: dict[Lane, None] = dict.fromkeys(self.lanes.values())
+        self.sized: dict[Lane, None] = dict.fromkeys(self.lanes.values())
+        self._enter_units()
+        self._enter_attempts()
+        self._building = False
+        for name, cool in state.cool_downs.items():
+            self.timers.set(("pool", name), cool.until)
+
+    def _enter_units(self) -> None:
+        for name in sorted(self.state.units, key=natural):
+            self.unit_changed(self.state.units[name])
+
+    def _enter_attempts(self) -> None:
+        live = [workload for workload in self.state.workloads.values() if workload.phase != "ended"]
+        for workload in sorted(live, key=lambda workload: workload.order):
+            if workload.phase == "waiting":
+                self.wait(workload)
+            else:
+                attempt = workload.attempts[-1]
+                self._occupy(workload, attempt, attempt.grants + attempt.leaving, known=True)
+                if workload.demand.options[attempt.option].maximum is not None:
+                    self.flexible[workload.key] = workload
+                if workload.stop_for is not None:
+                    self.claims[workload.stop_for] = self.claims.get(workload.stop_for, 0) + 1
+                self.schedule_hook(self, workload)
+
+    # Waiting
+
+    def enter(self, workload: WorkloadState) -> WaitClass:
+        """Enter a waiting workload in its line."""
+        found = self.class_of(workload.demand)
+        self.waiting[workload.demand.key] = workload
+        key = 0.0 if found.aged else self.rules_of(found.account).key(workload)
+        if found.backfills:
+            runtime = remaining(workload)
+            found.line.push(workload, key, runtime)
+            if runtime < INF:
+                found.shape.enter(workload, runtime)
+        else:
+            found.line.push(workload, key, INF)
+        entry = found.entry
+        if found.parked is None and (entry is None or (key, workload.order) < entry[2:4]):
+            self.refresh(found)
+        if workload.reclaims:
+            found.account.cohort.claimants[workload.key] = found
+        if self.fair and ("shares", "") not in self.timers.due:
+            self.timers.set(("shares", ""), self.state.now + fairshare.TICK)
+        return found
+
+    def place_of(self, found: WaitClass, workload: WorkloadState) -> tuple[int, float, float, int]:
+        """Where a workload that need not be the first of its class comes in the order of all."""
+        key = 0.0 if found.aged else self.rules_of(found.account).key(workload)
+        return found.rank, found.account.level if self.fair else 0.0, key, workload.order
+
+    def wait(self, workload: WorkloadState) -> None:
+        """Enter a workload that waits, or hold it back until its time has come."""
+        if workload.hold_until > self.state.now:
+            self.held[workload.key] = self.waiting[workload.key] = workload
+        else:
+            self.ask(self.enter(workload))
+        self.schedule_hook(self, workload)
+
+    def leave(self, workload: WorkloadState) -> None:
+        """A waiting workload is over."""
+        del self.waiting[workload.key]
+        if workload.key in self.held:
+            del self.held[workload.key]
+            return
+        found = self.class_of(workload.demand)
+        if workload.reclaims:
+            self._reclaimed(workload, found)
+        found.line.leave(workload)
+        if found.parked is not None and not found.line.size:
+            self.unpark(found)
+        self.refresh(found)
+        self.dirty.update(dict.fromkeys(found.shape.lanes))
+
+    def _reclaimed(self, workload: WorkloadState, found: WaitClass) -> None:
+        workload.reclaims = False
+        found.account.cohort.claimants.pop(workload.key, None)
+        for other in list(found.account.cohort.parked)[:MOST_UNPARKED]:
+            self.unpark(other)
+
+    def refresh(self, found: WaitClass) -> None:
+        """Give a class the entry that its first member and its queue's level ask for."""
+        first = found.line.first() if found.line.size else None
+        entry = found.entry
+        if first is None or found.parked is not None:
+            if entry is not None:
+                found.entry = None
+                self._deactivate(found)
+                for lane in found.shape.lanes:
+                    if lane is not self.serving and lane.heap and lane.heap[0] is entry:
+                        self.dirty[lane] = None
+                if self.claim is entry:
+                    self._claim_over()
+            return
+        level = found.account.level if self.fair else 0.0
+        if entry is None:
+            self._activate(found)
+        elif entry[3] == first.order and entry[1] == level:
+            return
+        key = 0.0 if found.aged else self.rules_of(found.account).key(first)
+        found.entry = made = (found.rank, level, key, first.order, found, first)
+        if found.backfills:
+            found.shape.push(made)
+        for lane in found.shape.lanes:
+            heap = lane.heap
+            if heap and heap[0] is entry:
+                heapreplace(heap, made)
+                first = True
+            else:
+                lane.push(made)
+                first = heap[0] is made
+            if first and entry is not None and lane is not self.serving:
+                self.dirty[lane] = None
+        if entry is not None and self.claim is entry:
+            self._claim_over()
+
+    def _claim_over(self) -> None:
+        """Whoever waited first for the machine's memory has left: everybody may have another answer."""
+        self.claim = None
+        self.dirty.update(dict.fromkeys(self.lanes.values()))
+
+    def _activate(self, found: WaitClass) -> None:
+        shape = found.shape
+        if not shape.active:
+            for lane in shape.lanes:
+                lane.active[shape] = None
+        shape.active[found] = None
+        for lane in shape.lanes:
+            lane.classes += 1
+        found.account.classes[found] = None
+
+    def _deactivate(self, found: WaitClass) -> None:
+        shape = found.shape
+        del shape.active[found]
+        for lane in shape.lanes:
+            lane.classes -= 1
+        if not shape.active:
+            for lane in shape.lanes:
+                del lane.active[shape]
+        del found.account.classes[found]
+
+    def park(self, found: WaitClass, why: str) -> None:
+        """Take a class out of the order until quota is given back: `own` its queue's, `cohort` its cohort's."""
+        found.parked = why
+        (found.account.parked if why == "own" else found.account.cohort.parked)[found] = None
+        self.refresh(found)
+
+    def unpark(self, found: WaitClass) -> None:
+        """Put a class back in the order; its lanes have a new answer."""
+        found.account.parked.pop(found, None)
+        found.account.cohort.parked.pop(found, None)
+        found.parked = None
+        self.refresh(found)
+        self.ask(found)
+
+    def ask(self, found: WaitClass) -> None:
+        """A class may have another answer, and may need other units."""
+        lanes = found.shape.lanes
+        self.dirty.update(dict.fromkeys(lanes))
+        self.sized.update(dict.fromkeys(lane for lane in lanes if lane.elastic))
+
+    # Grants and returns
+
+    def grant(self, workload: WorkloadState, found: WaitClass, option: int, grants: tuple[Grant, ...]) -> None:
+        """Give `grants` to a waiting workload and order its next attempt. It must still be entered in its line."""
+        self.start(workload, found, option, grants)
+        del self.waiting[workload.demand.key]
+        if workload.reclaims:
+            self._reclaimed(workload, found)
+        found.line.leave(workload)
+        entry = found.entry
+        if entry is None or entry[3] == workload.order:
+            self.refresh(found)
+
+    def start(self, workload: WorkloadState, found: WaitClass, option: int, grants: tuple[Grant, ...]) -> None:
+        """As `grant`, for a workload that was never entered in a line."""
+        demand, attempts, now = workload.demand, workload.attempts, self.state.now
+        key, number = demand.key, len(attempts) + 1
+        attempt = Attempt(number, option, grants, now)
+        attempts.append(attempt)
+        expected = INF
+        if self.tracking:
+            expected = now + remaining(workload, option)
+            attempt.expected = None if expected == INF else expected
+        workload.phase = "starting"
+        units = self.state.units
+        for grant in grants:
+            unit = units[grant.unit]
+            held = unit.held
+            held[key] = held[key] + grant.chips if key in held else grant.chips
+            if unit.meant is not None:
+                self.mean(unit, None)
+        if found.plain is not None:
+            lane = found.plain[0]
+            lane.places.take(grants, key, expected, now)
+            if lane.elastic:
+                self.sized[lane] = None
+            if self.accounted:
+                self._charge(found.account, demand, option, grants, 1)
+        else:
+            self._occupy(workload, attempt, grants)
+        order = _Start(key, number, option, grants)
+        order.__class__ = StartAttempt
+        self.out.append(order)
+        if number > 1 or self.tracking:
+            workload.reasons, workload.promise = (), None
+            workload.stop_cause = workload.stop_for = None
+        if found.timed or demand.limits is not NO_LIMITS or workload.hold_until:
+            self.schedule_hook(self, workload)
+        if found.timed and demand.options[option].maximum is not None:
+            self.flexible[key] = workload
+        if self.meant:
+            self.settle_hook(self, workload)
+
+    def _occupy(
+        self, workload: WorkloadState, attempt: Attempt, grants: tuple[Grant, ...], *, known: bool = False
+    ) -> None:
+        """Book grants in the indexes; `known` ones the units already say are held."""
+        key = workload.demand.key
+        until = INF if attempt.expected is None else attempt.expected
+        for lane, own in self.by_lane(grants):
+            (lane.places.note if known else lane.places.take)(own, key, until, attempt.began)
+            if lane.elastic:
+                self.sized[lane] = None
+        if self.accounted:
+            account = self.account_of(workload.demand.queue)
+            self._charge(account, workload.demand, attempt.option, grants, 1)
+        if self.memory is not None:
+            self.memory -= self.memory_of(grants)
+
+    def by_lane(self, grants: tuple[Grant, ...]) -> Iterator[tuple[Lane, tuple[Grant, ...]]]:
+        """Grants by the lane they are in."""
+        pools = {grant.pool: None for grant in grants}
+        for pool in pools:
+            lane = self.lanes.get(pool)
+            if lane is not None:
+                yield lane, (grants if len(pools) == 1 else tuple(grant for grant in grants if grant.pool == pool))
+
+    def release(self, workload: WorkloadState, attempt: Attempt) -> None:
+        """Take back everything that an attempt holds."""
+        if self.flexible:
+            self.flexible.pop(workload.demand.key, None)
+        grants = attempt.grants + attempt.leaving if attempt.leaving else attempt.grants
+        now, key, units = self.state.now, workload.demand.key, self.state.units
+        for grant in grants:
+            unit = units.get(grant.unit)
+            if unit is not None:
+                held = unit.held
+                if key in held:
+                    del held[key]
+                    if not held:
+                        unit.idle_since = now
+                        if unit.phase != "up" or unit.leaving:
+                            self.attention[unit.name] = None
+        if len(grants) == 1 and (lane := self.lanes.get(grants[0].pool)) is not None:
+            lane.places.give(grants, key)
+            if lane.heap or lane.elastic or self.flexible:
+                self._freed(lane)
+        else:
+            for lane, own in self.by_lane(grants):
+                lane.places.give(own, key)
+                self._freed(lane)
+        if self.accounted:
+            account = self.account_of(workload.demand.queue)
+            self._charge(account, workload.demand, attempt.option, grants, -1)
+        if self.memory is not None:
+            self._give_memory(grants)
+
+    def rebook(
+        self, workload: WorkloadState, attempt: Attempt, grants: tuple[Grant, ...], leaving: tuple[Grant, ...]
+    ) -> None:
+        """Let a live attempt stand on `grants`, and still hold what it is `leaving`; what it held else is free."""
+        key, now, before = workload.demand.key, self.state.now, attempt.grants + attempt.leaving
+        held: dict[str, int] = {}
+        for grant in grants + leaving:
+            unit = self.state.units.get(grant.unit)
+            if unit is not None and unit.incarnation == grant.incarnation:
+                held[grant.unit] = held.get(grant.unit, 0) + grant.chips
+        for lane, own in self.by_lane(before):
+            lane.places.give(own, key)
+        for name in dict.fromkeys(grant.unit for grant in before + grants):
+            unit = self.state.units.get(name)
+            if unit is not None and (unit.held.pop(key, None), held.get(name)) != (None, None):
+                if name in held:
+                    unit.held[key] = held[name]
+                elif not unit.held:
+                    unit.idle_since = now
+                    if unit.phase != "up" or unit.leaving:
+                        self.attention[name] = None
+        attempt.grants, attempt.leaving = grants, leaving
+        until = INF if attempt.expected is None else attempt.expected
+        for lane, own in self.by_lane(grants + leaving):
+            lane.places.retake(own, key, until, attempt.began)
+        for lane, _ in self.by_lane(before):
+            self._freed(lane)
+        if self.accounted:
+            account = self.account_of(workload.demand.queue)
+            self._charge(account, workload.demand, attempt.option, grants + leaving, 1)
+            self._charge(account, workload.demand, attempt.option, before, -1)
+        if self.memory is not None:
+            self.memory += self.memory_of(before) - self.memory_of(grants + leaving)
+
+    def _freed(self, lane: Lane) -> None:
+        if lane.heap or lane.elastic or self.flexible:
+            self.dirty[lane] = None
+            if lane.elastic:
+                self.sized[lane] = None
+
+    def _give_memory(self, grants: tuple[Grant, ...]) -> None:
+        assert self.memory is not None
+        self.memory += self.memory_of(grants)
+        self.sized.update(dict.fromkeys(lane for lane in self.lanes.values() if lane.elastic and lane.heap))
+        if self.claim is not None:
+            self.claim = None
+            self.dirty.update(dict.fromkeys(self.lanes.values()))
+
+    def memory_of(self, grants: tuple[Grant, ...]) -> int:
+        """Bytes that an attempt with these grants takes of the machine that plays them."""
+        held = {(grant.pool, grant.unit) for grant in grants}
+        pools = self.state.pools
+        return self.state.fleet.overhead + sum(pools[pool].footprint for pool, _ in held if pool in pools)
+
+    def _charge(self, account: Account, demand: Demand, option: int, grants: tuple[Grant, ...], sign: int) -> None:
+        """Book chips on a queue's account, or off it, and what follows for the order and for who was held back."""
+        held, cohort = account.held, account.cohort
+        parts = {part.role: part.accelerator for part in demand.options[option].parts}
+        for grant in grants:
+            accelerator = parts[grant.role]
+            before = held.get(accelerator, 0)
+            held[accelerator] = after = before + sign * grant.chips
+            if accelerator in account.guaranteed:
+                own = account.guaranteed[accelerator]
+                lent = max(0, after - own) - max(0, before - own)
+                cohort.used[accelerator] = cohort.used.get(accelerator, 0) + lent
+        if sign < 0:
+            for found in [*account.parked, *list(cohort.parked)[:MOST_UNPARKED]]:
+                self.unpark(found)
+            if account.quota:
+                for other in (each for owner in cohort.accounts for each in owner.classes if each.timed):
+                    self.ask(other)
+        if self.fair and not self._building:
+            self.weigh(account)
+
+    def weigh(self, account: Account) -> None:
+        """Bring a queue's level, and the place of all its classes in the order, up to date."""
+        level = fairshare.level(self.state, account, self.chips_total)
+        if level != account.level:
+            account.level = level
+            for found in list(account.classes):
+                self.refresh(found)
+
+    def unclaim(self, claimant: str) -> None:
+        """One of those who make room for a workload is gone."""
+        left = self.claims.get(claimant, 0) - 1
+        if left > 0:
+            self.claims[claimant] = left
+        else:
+            self.claims.pop(claimant, None)
+            self.dirty.update(dict.fromkeys(self.lanes.values()))
+
+    def ended(self, workload: WorkloadState) -> None:
+        """A workload is over: nothing is to be remembered for it."""
+        if self.timers.due or self.meant:
+            self.timers.set(("workload", workload.key), None)
+            self.settle(workload)
+        if self.forget:
+            del self.state.workloads[workload.demand.key]
+
+    # Units
+
+    def touch(self, lane: Lane) -> None:
+        """The answers of a lane, and its size, may have changed."""
+        self.dirty[lane] = self.sized[lane] = lane.blocked = None
+
+    def mean(self, unit: UnitState, key: str | None) -> None:
+        """A unit is made for the workload `key`, or for nobody any more."""
+        if unit.meant is not None:
+            units = self.meant[unit.meant]
+            del units[unit.name]
+            if not units:
+                del self.meant[unit.meant]
+        unit.meant = key
+        if key is not None:
+            self.meant.setdefault(key, {})[unit.name] = None
+
+    def unit_changed(self, unit: UnitState) -> None:
+        """Tell the indexes of a unit that is new, or whose health or incarnation has changed."""
+        lane = self.lanes.get(unit.pool)
+        if unit.meant is not None and unit.name not in self.meant.get(unit.meant, ()):
+            self.meant.setdefault(unit.meant, {})[unit.name] = None
+        if unit.phase != "up" or unit.leaving or lane is None:
+            self.attention[unit.name] = None
+        if lane is None:
+            return
+        self.members[unit.pool][unit.name] = unit
+        if unit.phase == "up" and not unit.leaving:
+            lane.places.put(unit)
+        elif unit.phase in ("provisioning", "recycling"):
+            lane.places.expect(unit.name, unit.since + lane.pool.provision)
+        else:
+            lane.places.drop(unit.name)
+        self.touch(lane)
+
+    def unit_gone(self, unit: UnitState) -> None:
+        """The unit is no more."""
+        if unit.meant is not None:
+            self.mean(unit, None)
+        del self.state.units[unit.name]
+        self.attention.pop(unit.name, None)
+        lane = self.lanes.get(unit.pool)
+        if lane is not None:
+            self.members[unit.pool].pop(unit.name, None)
+            lane.places.drop(unit.name)
+            self.touch(lane)

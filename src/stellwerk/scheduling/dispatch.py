@@ -1,0 +1,228 @@
+"""One lane's turn: whoever is first in its order gets everything that one of its open options asks for, or nothing.
+
+The turn ends with the first that is blocked. Where the policy lets shorter work pass, `backfill` goes on from there.
+`propose` is the one place where a workload is tried: it knows which options are open, what the queue may hold, which
+units are kept for those that come before, and the memory of the machine that plays the fleet.
+"""
+
+from __future__ import annotations
+
+from heapq import heappop
+from typing import Literal
+
+from stellwerk.scheduling.book import Book
+from stellwerk.scheduling.index import Lane, WaitClass
+from stellwerk.scheduling.lifecycle import end_impossible
+from stellwerk.scheduling.model import NO_LIMITS, Grant
+from stellwerk.scheduling.placement.index import INF, Need
+from stellwerk.scheduling.policy import backfill, elastic, fallback, preemption, queues, sjf
+from stellwerk.scheduling.state import WorkloadState
+
+Answer = Literal["started", "parked", "blocked"]
+
+
+def arrived(book: Book, workload: WorkloadState) -> None:
+    """A new workload: start it at once if nobody comes before it, else enter it in its line and try to let it
+    pass."""
+    found = book.class_of(workload.demand)
+    if (plain := found.plain) is not None and not found.line.size and (not plain[0].heap or plain[0].top() is None):
+        grants = plain[0].places.fit(plain[1])
+        if grants is not None:
+            book.start(workload, found, 0, grants)
+            return
+    if None not in found.never:
+        never = found.never[0]
+        end_impossible(book, workload, never.message if never else "")
+        return
+    book.enter(workload)
+    demand, lanes, entry = workload.demand, found.shape.lanes, found.entry
+    if demand.limits is not NO_LIMITS or len(demand.options) > 1:
+        if len(demand.options) > 1:
+            fallback.leave_cooling(book, workload)
+        book.schedule(workload)
+    if entry is not None and entry[3] == workload.order:
+        book.dirty.update(dict.fromkeys(lane for lane in lanes if lane.top() is entry))
+    if found.skips:
+        book.dirty.update(dict.fromkeys(lanes))
+    if found.backfills and found.parked is None and not any(lane in book.dirty for lane in lanes):
+        offer(book, found, workload)
+    for lane in lanes:
+        if lane.elastic:
+            book.sized[lane] = None
+
+
+def serve(book: Book, lane: Lane) -> None:
+    """Serve a lane in order until somebody is blocked, then let shorter work pass."""
+    if book.rules.displaces:
+        sjf.serve(book, lane)
+        return
+    heap, fit = lane.heap, lane.places.fit
+    book.serving = lane
+    if lane.aside:
+        lane.back_in_line()
+    while heap:
+        entry = heap[0]
+        found = entry[4]
+        if found.entry is not entry:
+            heappop(heap)
+        elif (plain := found.plain) is not None:
+            grants = fit(plain[1])
+            if grants is None:
+                break
+            book.grant(entry[5], found, 0, grants)
+        elif offer(book, found, entry[5]) == "blocked":
+            if found.timed and not _presses(book, found, entry[5], lane):
+                lane.aside.append(heappop(heap))
+                continue
+            break
+    else:
+        if book.flexible:
+            elastic.grow(book, lane)
+        return
+    if book.flexible and elastic.shrink_for(book, lane, entry):
+        return
+    if book.preempts and entry[5].key not in book.claims:
+        _preempt(book, found, entry[5])
+    if book.tracking:
+        backfill.fill(book, lane)
+
+
+def _presses(book: Book, found: WaitClass, workload: WorkloadState, lane: Lane) -> bool:
+    """Whether a blocked workload wants this very lane now: by an option that is open and within its queue's quota."""
+    return any(
+        any(lane is other for part in found.shape.plans[index] for other, _ in part)
+        for index in fallback.open_options(found, workload, book.state.now)
+        if _held_back(book, found, workload, index) is None
+    )
+
+
+def _preempt(book: Book, found: WaitClass, workload: WorkloadState) -> None:
+    """Make room for the first of a lane on its preferred option, if it is of higher priority than some who run."""
+    for index in fallback.open_options(found, workload, book.state.now):
+        if _held_back(book, found, workload, index) is not None:
+            continue
+
+        def fits(option: int = index) -> bool:
+            return propose(book, found, workload, option, ask=True) is not None
+
+        if preemption.for_first(book, found, workload, fits):
+            return
+
+
+def offer(book: Book, found: WaitClass, workload: WorkloadState) -> Answer:
+    """Start a waiting workload that is entered in its line, if one of its open options can be granted now."""
+    simple = found.shape.simple
+    if simple is not None and book.memory is None:
+        lane, need = simple
+        if why := _held_back(book, found, workload, 0):
+            _park(book, found, workload, why)
+            return "parked"
+        entry = found.entry
+        first = entry is not None and lane.top() is entry and workload is entry[5]
+        avoid = 0 if first else backfill.kept(book, lane, found, workload, 0)
+        grants = None
+        if not first and not avoid and lane.blocked is not None:
+            grants = lane.places.fit(need, ~lane.blocked.mask)
+        if grants is None:
+            grants = lane.places.fit(need, avoid)
+        if grants is None:
+            return "blocked"
+        book.grant(workload, found, 0, grants)
+        return "started"
+    return _offer_options(book, found, workload)
+
+
+def _held_back(book: Book, found: WaitClass, workload: WorkloadState, option: int) -> str | None:
+    if not found.account.quota:
+        return None
+    return queues.held_back(found, workload, found.shape.chips[option], book.state.now)
+
+
+def _park(book: Book, found: WaitClass, workload: WorkloadState, why: str) -> None:
+    book.park(found, why)
+    if book.preempts and why == "cohort":
+        preemption.reclaim(book, found, workload)
+
+
+def _offer_options(book: Book, found: WaitClass, workload: WorkloadState) -> Answer:
+    why: str | None = None
+    options = fallback.open_options(found, workload, book.state.now)
+    for index in options:
+        why = _held_back(book, found, workload, index)
+        if why is None and _grant_option(book, found, workload, index):
+            return "started"
+    if why is not None and len(found.never) == 1:
+        _park(book, found, workload, why)
+        return "parked"
+    if len(options) < len(found.never) and _offer_early(book, found, workload, options):
+        return "started"
+    return "blocked"
+
+
+def _grant_option(book: Book, found: WaitClass, workload: WorkloadState, index: int) -> bool:
+    grants = propose(book, found, workload, index)
+    if grants is None or not _affordable(book, found, grants):
+        return False
+    if found.shape.options[index].maximum is not None:
+        grants = elastic.widened(book, found, workload, index, grants)
+    book.grant(workload, found, index, grants)
+    return True
+
+
+def _offer_early(book: Book, found: WaitClass, workload: WorkloadState, options: list[int]) -> bool:
+    """Take an option before its turn where it would finish clearly earlier than the one that is waited for."""
+    if not options or workload is not found.line.first():
+        return False
+    first = options[-1]
+    starts = backfill.starts(book, found.shape, first)
+    for index in range(first + 1, len(found.never)):
+        if found.never[index] is not None or not fallback.finishes_earlier(book, workload, starts, first, index):
+            continue
+        if _held_back(book, found, workload, index) is None and _grant_option(book, found, workload, index):
+            return True
+    return False
+
+
+def _affordable(book: Book, found: WaitClass, grants: tuple[Grant, ...]) -> bool:
+    """Whether the machine that plays the fleet has the memory; if not, whoever is first gets it first."""
+    if book.memory is None:
+        return True
+    needed, entry = book.memory_of(grants), found.entry
+    if not needed:
+        return True
+    if book.claim is not None and entry is not None and book.claim < entry:
+        return False
+    if needed <= book.memory:
+        return True
+    book.claim = entry
+    return False
+
+
+def propose(
+    book: Book, found: WaitClass, workload: WorkloadState, index: int, *, ask: bool = False
+) -> tuple[Grant, ...] | None:
+    """Grants for every part of an option, or None; nothing is changed (with `ask`, nothing promised either)."""
+    taken: list[tuple[Lane, tuple[Grant, ...], str]] = []
+    try:
+        for number, part in enumerate(found.shape.plans[index]):
+            chosen = _first_fit(book, found, workload, index, part, ask)
+            if chosen is None:
+                return None
+            lane, grants = chosen
+            holder = f"\0{number}"
+            lane.places.take(grants, holder, INF, book.state.now)
+            taken.append((lane, grants, holder))
+        return tuple(grant for _, grants, _ in taken for grant in grants)
+    finally:
+        for lane, grants, holder in taken:
+            lane.places.give(grants, holder)
+
+
+def _first_fit(
+    book: Book, found: WaitClass, workload: WorkloadState, index: int, part: tuple[tuple[Lane, Need], ...], ask: bool
+) -> tuple[Lane, tuple[Grant, ...]] | None:
+    for lane, need in part:
+        grants = lane.places.fit(need, backfill.kept(book, lane, found, workload, index, ask=ask))
+        if grants is not None:
+            return lane, grants
+    return None

@@ -1,0 +1,52 @@
+"""Who holds what until when, as far as is known: what a forecast of free hardware starts from.
+
+A holder that is past its expected end is expected to take as long again, then twice, and so on, never less than a
+minute: the longer something has overrun, the less its estimate says.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, insort
+from collections.abc import Iterator
+
+from stellwerk.scheduling.model import Grant
+from stellwerk.scheduling.placement.counts import SHORTEST
+
+
+class Ends:
+    """Holders by key, in the order of their expected ends."""
+
+    def __init__(self) -> None:
+        self._holders: dict[str, tuple[tuple[Grant, ...], float, float]] = {}
+        self._order: list[tuple[float, str]] = []
+
+    def hold(self, key: str, grants: tuple[Grant, ...], since: float, until: float) -> None:
+        """`key` has these grants since `since` and is expected to end at `until`."""
+        self._holders[key] = (grants, since, until)
+        insort(self._order, (until, key))
+
+    def leave(self, key: str) -> None:
+        """`key` holds nothing any more; nothing happens if it held nothing."""
+        if key in self._holders:
+            _, _, until = self._holders.pop(key)
+            del self._order[bisect_left(self._order, (until, key))]
+
+    def expected(self, now: float) -> Iterator[tuple[float, Grant]]:
+        """Each grant with the time at which it is given back, all later than `now`, soonest first."""
+        while self._order and self._order[0][0] <= now:
+            self._prolong(self._order[0][1], now)
+        for until, key in self._order:
+            for grant in self._holders[key][0]:
+                yield until, grant
+
+    def content(self) -> list[tuple[float, str]]:
+        """Expected ends by key, to be compared."""
+        return list(self._order)
+
+    def _prolong(self, key: str, now: float) -> None:
+        grants, since, until = self._holders[key]
+        span = max(until - since, SHORTEST)
+        while since + span <= now:
+            span *= 2.0
+        self.leave(key)
+        self.hold(key, grants, since, since + span)

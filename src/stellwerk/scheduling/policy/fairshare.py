@@ -1,0 +1,76 @@
+"""How much of its fair share a queue uses: the order between queues of equal priority.
+
+A queue's dominant share (Ghodsi et al., 2011) is the largest of its shares of the fleet's chips, over accelerators:
+D = max(held / all). Its decayed average A follows dA/dt = (D - A) / tau with a half-life of `HALF_LIFE`, so what was
+used two days ago counts a quarter. A queue's level is (D + A) / weight; the lowest is served first. D alone
+forgets that
+someone held everything until a minute ago, A alone would let a newcomer take everything for hours.
+
+D changes only when something of the queue starts or ends; A is brought up to date then, and every `TICK` while
+anything waits. Between two ticks the order is therefore exact in D and at most a tick old in A. With no queue
+declared
+there is one queue, and no order between queues.
+
+The arithmetic uses only sums, products and exact halvings, so it gives the same on every platform.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from stellwerk.scheduling.index import Account
+from stellwerk.scheduling.state import Share, State
+
+if TYPE_CHECKING:
+    from stellwerk.scheduling.book import Book
+
+HALF_LIFE = 86_400.0
+"""Seconds after which past use counts half."""
+
+TICK = HALF_LIFE / 48
+"""Seconds between two times that all averages are brought up to date."""
+
+
+def level(state: State, account: Account, total: dict[str, int]) -> float:
+    """The level of a queue that holds from now on what its account says; its average is brought up to date.
+
+    The average counts what was held since it was last brought up to date, which the share keeps.
+    """
+    share = state.shares.get(account.name)
+    if share is None:
+        share = state.shares[account.name] = Share(at=state.now)
+    average(share, state.now)
+    share.dominant = max((held / total[name] for name, held in account.held.items() if total.get(name)), default=0.0)
+    weight = account.queue.weight if account.queue else 1.0
+    return (share.dominant + share.average) / weight
+
+
+def last_level(state: State, account: Account) -> float:
+    """The level of a queue when it was last brought up to date."""
+    share, weight = state.shares.get(account.name), account.queue.weight if account.queue else 1.0
+    return (share.dominant + share.average) / weight if share is not None else 0.0
+
+
+def average(share: Share, now: float) -> None:
+    """Let time pass for a share until `now`."""
+    if now > share.at:
+        share.average = share.dominant + (share.average - share.dominant) * decay((now - share.at) / HALF_LIFE)
+        share.at = now
+
+
+def decay(half_lives: float) -> float:
+    """2 ** -half_lives, to nine digits, from sums and products alone."""
+    halvings = min(int(half_lives), 1000)
+    x = min(half_lives - halvings, 1.0) * 0.6931471805599453
+    series = 1.0 - x * (1.0 - x / 2 * (1.0 - x / 3 * (1.0 - x / 4 * (1.0 - x / 5 * (1.0 - x / 6 * (1.0 - x / 7))))))
+    return series / (1 << halvings) if halvings < 1000 else 0.0
+
+
+def tick(book: Book) -> None:
+    """Bring all averages up to date; again after `TICK` while anything waits."""
+    for account in book.accounts.values():
+        share = book.state.shares.get(account.name)
+        if share is not None and (share.dominant or share.average):
+            book.weigh(account)
+    if book.waiting:
+        book.timers.set(("shares", ""), book.state.now + TICK)

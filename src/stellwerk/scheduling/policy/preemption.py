@@ -1,0 +1,164 @@
+"""Stopping what runs, so that something else can start. Only where the fleet says `preempt`.
+
+Who may be stopped for whom: of lower priority for a blocked workload that is first in its lane, or anything of
+queues that
+borrow, for a workload within its own queue's quota that waits because others hold what the queue lent. Those who cost
+the least are stopped first: the lowest priority, then the least work lost, which is chips times the seconds since the
+last checkpoint (or the start). No more are stopped than are needed: of the chosen, each that turns out not to be
+needed is
+let go on. The victims are given `GRACE` seconds to save a checkpoint, wait in their lines again, and lose no retries.
+
+While the victims of a workload are stopping it has a claim: what they leave is for it, so nobody who comes after
+it is
+started in its lanes until they are gone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Iterable
+from contextlib import contextmanager
+
+from stellwerk.scheduling.book import Book
+from stellwerk.scheduling.index import Lane, WaitClass
+from stellwerk.scheduling.lifecycle import stop
+from stellwerk.scheduling.placement.index import INF
+from stellwerk.scheduling.policy import queues
+from stellwerk.scheduling.state import WorkloadState
+
+GRACE = 30.0
+"""Seconds that a preempted attempt has to save a checkpoint."""
+
+Fits = Callable[[], bool]
+
+
+def lost_work(workload: WorkloadState, now: float) -> float:
+    """Chip-seconds since the last checkpoint, or the start, that stopping the live attempt would throw away."""
+    attempt = workload.attempts[-1]
+    since = attempt.running if attempt.running is not None else attempt.began
+    if workload.checkpoint_at is not None:
+        since = max(since, workload.checkpoint_at)
+    return sum(grant.chips for grant in attempt.grants) * max(0.0, now - since)
+
+
+def holders(book: Book, lanes: Iterable[Lane]) -> list[WorkloadState]:
+    """Those who hold anything in these lanes, in the order they came."""
+    keys = {key for lane in lanes for unit in book.members[lane.pool.name].values() for key in unit.held}
+    return sorted((book.state.workloads[key] for key in keys), key=lambda workload: workload.order)
+
+
+def for_first(book: Book, found: WaitClass, workload: WorkloadState, fits: Fits) -> bool:
+    """Make room for a blocked workload that is first in its lane, by stopping work of lower priority."""
+    now = book.state.now
+    lower = [
+        each
+        for each in holders(book, found.shape.lanes)
+        if each.demand.priority < workload.demand.priority and each.phase in ("starting", "running")
+    ]
+    lower.sort(key=lambda each: (each.demand.priority, lost_work(each, now), -each.order))
+    return bool(lower) and make_room(book, found, workload, lower, fits)
+
+
+def make_room(book: Book, found: WaitClass, workload: WorkloadState, victims: list[WorkloadState], fits: Fits) -> bool:
+    """Stop the first of `victims`, and no more than are needed, so that `workload` fits; False when that is not
+    enough."""
+    if workload.key in book.claims:
+        return True
+    lifted = [each for each in holders(book, found.shape.lanes) if each.phase == "stopping"]
+    for each in lifted:
+        _lift(book, each)
+    chosen: list[WorkloadState] = []
+    try:
+        for victim in victims:
+            if fits():
+                break
+            _lift(book, victim)
+            chosen.append(victim)
+        if not fits():
+            return False
+        for victim in chosen[:-1]:
+            _lower(book, victim)
+            if fits():
+                chosen.remove(victim)
+            else:
+                _lift(book, victim)
+    finally:
+        for each in [*lifted, *victims]:
+            _lower(book, each)
+    for victim in chosen:
+        stop(book, victim, "preempted", GRACE)
+        victim.stop_for = workload.key
+        book.claims[workload.key] = book.claims.get(workload.key, 0) + 1
+    return bool(chosen)
+
+
+def reclaim(book: Book, found: WaitClass, workload: WorkloadState) -> bool:
+    """Give a queue back what it lent: stop borrowers of its cohort until `workload` is within what is available."""
+    account, cohort = found.account, found.account.cohort
+    if workload.key in book.claims:
+        return True
+    for accelerator, needed in found.shape.chips[0].items():
+        if accelerator not in account.quota or not queues.within(found, accelerator):
+            continue
+        missing = needed - (queues.available(account, accelerator) or 0)
+        borrowed = {each.name: queues.borrowed(each, accelerator) for each in cohort.accounts if each is not account}
+        for victim in _borrowers(book, borrowed, workload):
+            name, chips = victim.demand.queue, _chips(victim, accelerator)
+            if missing <= 0 or not chips or borrowed[name] <= 0:
+                continue
+            if victim.phase != "stopping":
+                stop(book, victim, "preempted", GRACE)
+                victim.stop_for = workload.key
+                book.claims[workload.key] = book.claims.get(workload.key, 0) + 1
+            missing -= chips
+            borrowed[name] -= chips
+    if workload.key in book.claims:
+        workload.reclaims = True
+        cohort.claimants[workload.key] = found
+    return workload.reclaims
+
+
+def _borrowers(book: Book, borrowed: dict[str, int], workload: WorkloadState) -> list[WorkloadState]:
+    now = book.state.now
+    names = {name for name, chips in borrowed.items() if chips > 0}
+    all_holders = holders(book, book.lanes.values()) if names else []
+    found = [each for each in all_holders if each.demand.queue in names]
+    return sorted(
+        found, key=lambda each: (each.phase != "stopping", each.demand.priority, lost_work(each, now), -each.order)
+    )
+
+
+def _chips(workload: WorkloadState, accelerator: str) -> int:
+    attempt = workload.attempts[-1]
+    parts = {part.role: part.accelerator for part in workload.demand.options[attempt.option].parts}
+    return sum(grant.chips for grant in attempt.grants if parts[grant.role] == accelerator)
+
+
+@contextmanager
+def without(book: Book, workload: WorkloadState) -> Generator[None, None, None]:
+    """Within this the indexes believe that a holder has left."""
+    _lift(book, workload)
+    try:
+        yield
+    finally:
+        _lower(book, workload)
+
+
+def _lift(book: Book, workload: WorkloadState) -> None:
+    """Let the indexes believe that a holder has left."""
+    if workload.key in book.lifted:
+        return
+    book.lifted[workload.key] = None
+    attempt = workload.attempts[-1]
+    for lane, own in book.by_lane(attempt.grants + attempt.leaving):
+        lane.places.give(own, workload.key)
+
+
+def _lower(book: Book, workload: WorkloadState) -> None:
+    """Take that back."""
+    if workload.key not in book.lifted:
+        return
+    del book.lifted[workload.key]
+    attempt = workload.attempts[-1]
+    until = INF if attempt.expected is None else attempt.expected
+    for lane, own in book.by_lane(attempt.grants + attempt.leaving):
+        lane.places.retake(own, workload.key, until, attempt.began)

@@ -1,0 +1,83 @@
+"""What makes one policy differ from another, as data: the order inside a queue, and whether shorter work may pass.
+
+The same cycle runs every policy; a policy's own module says what it means and holds what only it does.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import sqrt
+from typing import Literal
+
+from stellwerk.scheduling.model import Demand, PolicyName
+from stellwerk.scheduling.policy.lines import AgeLine, HeapLine, Line
+from stellwerk.scheduling.state import WorkloadState
+
+INF = float("inf")
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """`order`: what comes first within a priority; `backfill`: whether later work may pass a blocked one; `fair`:
+    whether
+    queues are ordered by the share that they use; `places`: how many places in the line one chip is worth among those
+    who may pass, as larger work finds its room more rarely; `displaces`: whether the first stops those who run and
+    come after it.
+    """
+
+    order: Literal["age", "runtime", "area"]
+    backfill: bool
+    fair: bool
+    places: int = 0
+    displaces: bool = False
+
+    def line(self) -> Line:
+        """A line for one class."""
+        return AgeLine() if self.backfill else HeapLine()
+
+    def key(self, workload: WorkloadState) -> float:
+        """What orders a class's line before age does."""
+        if self.order == "age":
+            return 0.0
+        return remaining(workload) if self.order == "runtime" else area_key(workload)
+
+
+RULES: dict[PolicyName, Rules] = {
+    "fifo": Rules("age", backfill=False, fair=False),
+    "sjf": Rules("runtime", backfill=False, fair=False),
+    "backfill": Rules("age", backfill=True, fair=False),
+    "default": Rules("age", backfill=True, fair=True, places=28),
+}
+
+
+_SJF_PREEMPTIVE = Rules("area", backfill=False, fair=False, displaces=True)
+
+AGEING = 0.02
+"""What a second of age is worth against a second of remaining time on one chip, in `sjf` with preemption."""
+
+
+def rules_for(policy: PolicyName, preempt: bool) -> Rules:
+    """The rules of a policy; `sjf` has others where it may preempt."""
+    return _SJF_PREEMPTIVE if policy == "sjf" and preempt else RULES[policy]
+
+
+def area_key(workload: WorkloadState) -> float:
+    """The order of `sjf` with preemption (see `policy.sjf`)."""
+    return remaining(workload) * sqrt(workload.demand.options[0].chips) + AGEING * workload.submitted
+
+
+def estimate(demand: Demand, option: int) -> float:
+    """Seconds that an attempt on this option takes at most, as far as anybody said; `inf` when nobody did."""
+    runtime = demand.options[option].runtime
+    if runtime is None:
+        runtime = demand.runtime
+    limit = demand.limits.run
+    if runtime is None:
+        return INF if limit is None else limit
+    return runtime if limit is None else min(runtime, limit)
+
+
+def remaining(workload: WorkloadState, option: int = 0) -> float:
+    """The estimate less what the last checkpoint keeps, at least a second."""
+    whole = estimate(workload.demand, option)
+    return whole if not workload.worked else max(1.0, whole - workload.worked)
