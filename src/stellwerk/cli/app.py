@@ -31,6 +31,13 @@ _SECTIONS: dict[str, dict[str, tuple[str, str, str]]] = {
         "chaos": ("chaos", "app", "Break hosts and units of a workload on purpose."),
         "demo": ("demo", "demo", "Train on an emulated TPU slice, kill a host, see it resume, read the bill."),
     },
+    "Planning": {
+        "simulate": (
+            "simulate",
+            "simulate",
+            "Replay a trace in virtual time: utilization, waits, cost, and their limits.",
+        ),
+    },
     "Hardware": {
         "hardware": ("hardware", "hardware", "Accelerators: topologies, machines, memory, speed, prices, sources."),
         "fleet": ("fleet", "app", "Pools, units, hosts and their health."),

@@ -1,0 +1,120 @@
+"""`stellwerk simulate` on traces that are made here."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+FLEET = """\
+accelerators: {p100: {memory: 16GiB, price: 1.46}}
+pools:
+  - {name: philly, accelerator: p100, chips: 8, units: 2}
+"""
+TRACE = "job_id,submit_time,num_gpu,duration,user,vc\n" + "".join(
+    f"{i},{i * 30},{(1, 4, 8, 16)[i % 4]},{(60, 600, 90, 240)[i % 4]},ann,vc-{i % 2}\n" for i in range(12)
+)
+KEYS = {
+    "workloads", "finished", "utilization", "makespan_s", "wait_s", "completion_s", "preemptions", "cost", "wall_s",
+    "workloads_per_s", "limits",
+}  # fmt: skip
+SPREAD = ["mean", "p50", "p90", "p99", "max"]
+
+
+@pytest.fixture(autouse=True)
+def files(environment: None, tmp_path: Path) -> None:
+    (tmp_path / "fleet.yaml").write_text(FLEET)
+    (tmp_path / "trace.csv").write_text(TRACE)
+
+
+def simulate(cli: Any, *args: str) -> Any:
+    return cli("simulate", "--fleet", "fleet.yaml", "--trace", "trace.csv", *args)
+
+
+def timeless(text: str) -> str:
+    return re.sub(r"( +)\d+\.\d\d s", lambda found: " " * (len(found[0]) - 3) + "T s", text)
+
+
+def test_json_has_the_keys_that_are_promised(cli: Any) -> None:
+    done = simulate(cli, "--json")
+    found = json.loads(done.out)
+    assert (done.code, done.err) == (0, "")
+    assert set(found) >= KEYS
+    assert list(found["wait_s"]) == list(found["completion_s"]) == SPREAD
+    assert set(found["limits"]) >= {"utilization", "completion_s", "makespan_s"}
+    assert (found["workloads"], found["finished"], found["preemptions"]) == (12, 12, 0)
+    assert 0 < found["utilization"] <= found["limits"]["utilization"]
+    assert found["wait_s"]["mean"] > 0
+
+
+def test_figures_for_people(cli: Any, golden: Callable[[str, str], None]) -> None:
+    done = simulate(cli, "--policy", "fifo")
+    assert (done.code, done.err) == (0, "")
+    golden("simulate.txt", timeless(done.out))
+
+
+def test_policies_side_by_side(cli: Any, golden: Callable[[str, str], None]) -> None:
+    done = simulate(cli, "--policy", "fifo", "--policy", "sjf", "--preempt", "--out", "out")
+    assert (done.code, done.err) == (0, "")
+    golden("simulate-two.txt", timeless(done.out))
+    told = json.loads(Path("out/summary.json").read_text())
+    assert [each["name"] for each in told] == ["fifo", "sjf"]
+    assert Path("out/sjf/workloads.csv").read_text().count("\n") == 13
+    assert Path("out/report.html").stat().st_size > 1000
+
+
+def test_fleets_side_by_side(cli: Any) -> None:
+    Path("large.yaml").write_text(FLEET.replace("units: 2", "units: 9"))
+    done = cli("simulate", "--fleet", "fleet.yaml", "--fleet", "large.yaml", "--trace", "trace.csv", "--json")
+    small, large = json.loads(done.out)
+    assert (small["name"], large["name"]) == ("fleet", "large")
+    assert large["wait_s"]["max"] == 0 < small["wait_s"]["max"]
+
+
+def test_failures_and_seeds(cli: Any) -> None:
+    Path("breaks.yaml").write_text("hosts: {mtbf: 200s, mttr: 30s}\n")
+    first, again, other = (
+        json.loads(simulate(cli, "--failures", "breaks.yaml", "--seed", seed, "--json").out) for seed in "778"
+    )
+    for each in (first, again, other):
+        del each["wall_s"], each["workloads_per_s"]
+    assert first == again != other
+    assert first["failed"]["hosts"] > 0
+
+
+WRONG = [
+    (("--policy", "fiffo"), "no such policy: fiffo; allowed: fifo, sjf, backfill, default; did you mean fifo?"),
+    (("--estimates", "2-1"), "'2-1' are no estimates; allowed: exact, user, or a range of factors as in 1-5"),
+    (("--accelerator", "h100"), "--accelerator: fleet.yaml has no h100; it has p100"),
+    (("--seed", "-1"), "--seed is -1; it must be 0 or more"),
+    (("--out", "trace.csv"), "trace.csv: this is not a folder"),
+    (("--trace", "none.csv"), "none.csv: error[no-such-file]: there is no such file"),
+    (("--fleet", "none.yaml"), "none.yaml: error["),
+    (("--failures", "none.yaml"), "none.yaml: error["),
+]
+
+
+@pytest.mark.parametrize(("args", "told"), WRONG, ids=[" ".join(args) for args, _ in WRONG])
+def test_wrong_input_is_told_and_is_code_2(cli: Any, args: tuple[str, ...], told: str) -> None:
+    done = simulate(cli, *args)
+    assert (done.code, done.out) == (2, "")
+    assert told in done.err
+
+
+def test_a_trace_that_only_counts_needs_to_know_what(cli: Any) -> None:
+    more = "  - {name: other, accelerator: h100, chips: 8, units: 1}\n"
+    Path("fleet.yaml").write_text(FLEET + more)
+    done = simulate(cli)
+    assert done.code == 2
+    assert "trace.csv: it only counts chips, and fleet.yaml has p100, h100; say which with --accelerator" in done.err
+    assert json.loads(simulate(cli, "--accelerator", "h100", "--json").out)["pools"][0]["busy_s"] == 0
+
+
+def test_an_empty_trace(cli: Any) -> None:
+    Path("trace.csv").write_text(TRACE.splitlines()[0] + "\n")
+    done = simulate(cli)
+    assert (done.code, done.err) == (2, "stellwerk: trace.csv: there is no workload in it\n")
