@@ -23,17 +23,17 @@ from math import sqrt
 from stellwerk.scheduling.book import Book
 from stellwerk.scheduling.index import Entry, Lane
 from stellwerk.scheduling.policy import preemption
-from stellwerk.scheduling.policy.rules import AGEING, area_key
+from stellwerk.scheduling.policy.rules import AGEING, remaining
 from stellwerk.scheduling.state import WorkloadState
 
 
 def key_now(workload: WorkloadState, now: float) -> float:
-    """The key of a running workload: what remains of its estimate now."""
-    attempt = workload.attempts[-1]
-    if attempt.expected is None:
-        return area_key(workload)
-    chips = sum(grant.chips for grant in attempt.grants)
-    return max(1.0, attempt.expected - now) * sqrt(chips) + AGEING * workload.submitted
+    """The key of a running workload: what remains of its estimate now.
+
+    It is never above the key that the workload would wait with, so nobody who is stopped stops in turn who stopped it.
+    """
+    left = remaining(workload) - (now - workload.attempts[-1].began)
+    return max(1.0, left) * sqrt(workload.demand.options[0].chips) + AGEING * workload.submitted
 
 
 def serve(book: Book, lane: Lane) -> None:
