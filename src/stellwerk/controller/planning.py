@@ -118,7 +118,7 @@ def plan(
 def why(scheduler: Scheduler, workload: WorkloadState) -> dict[str, Any]:
     """Why a workload waits: reasons per option, the earliest start, and the cheapest change that would start it."""
     state, demand = scheduler.state, workload.demand
-    reasons = workload.reasons if workload.phase == "waiting" else ()
+    reasons = scheduler.reasons(workload.key)
     listed = [list(each) for each in reasons] or [[] for _ in demand.options]
     return {
         "name": demand.name,
