@@ -45,7 +45,7 @@ def kept(book: Book, lane: Lane, found: WaitClass, workload: WorkloadState, opti
     if top[:4] > book.place_of(found, workload):
         return 0
     if not found.backfills:
-        return 0 if found.skips else EVERYTHING
+        return 0 if found.skips and (ask or lane is book.serving) else EVERYTHING
     if book.claims and top[5].key in book.claims:
         return EVERYTHING
     reserved = standing(book, lane, top) if ask else promised(book, lane)

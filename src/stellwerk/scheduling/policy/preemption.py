@@ -18,6 +18,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 
+from stellwerk.scheduling import reasons
 from stellwerk.scheduling.book import Book
 from stellwerk.scheduling.index import Lane, WaitClass
 from stellwerk.scheduling.lifecycle import stop
@@ -63,21 +64,25 @@ def make_room(book: Book, found: WaitClass, workload: WorkloadState, victims: li
     enough."""
     if workload.key in book.claims:
         return True
+
+    def enough() -> bool:
+        return fits() and _memory_allows(book, found)
+
     lifted = [each for each in holders(book, found.shape.lanes) if each.phase == "stopping"]
     for each in lifted:
         _lift(book, each)
     chosen: list[WorkloadState] = []
     try:
         for victim in victims:
-            if fits():
+            if enough():
                 break
             _lift(book, victim)
             chosen.append(victim)
-        if not fits():
+        if not enough():
             return False
         for victim in chosen[:-1]:
             _lower(book, victim)
-            if fits():
+            if enough():
                 chosen.remove(victim)
             else:
                 _lift(book, victim)
@@ -89,6 +94,17 @@ def make_room(book: Book, found: WaitClass, workload: WorkloadState, victims: li
         victim.stop_for = workload.key
         book.claims[workload.key] = book.claims.get(workload.key, 0) + 1
     return bool(chosen)
+
+
+def _memory_allows(book: Book, found: WaitClass) -> bool:
+    """Whether the machine that plays the fleet would have the memory, once those who are lifted have left."""
+    if book.memory is None:
+        return True
+    if book.claim is not None and (found.entry is None or book.claim < found.entry):
+        return False
+    back = sum(book.memory_of(book.state.workloads[key].attempts[-1].grants) for key in book.lifted)
+    needed = (reasons.memory_needed(book.state, option) for option in found.shape.options)
+    return max(needed) <= book.memory + back
 
 
 def reclaim(book: Book, found: WaitClass, workload: WorkloadState) -> bool:
