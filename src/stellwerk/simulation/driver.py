@@ -38,11 +38,6 @@ def no_cost(chips: int) -> float:
     return 0.0
 
 
-def usual_restart(chips: int) -> float:
-    """Seconds that a restart takes: 7 on one chip, 30 on up to eight, 60 on more."""
-    return 7.0 if chips == 1 else 30.0 if chips <= 8 else 60.0
-
-
 @dataclass(slots=True)
 class Job:
     """A submission and how long it really takes (s); what became of it is written here.

@@ -1,7 +1,7 @@
 """What this machine can play: its memory, what a unit in use takes of it, and the fleet that follows.
 
-The constants were measured as the sum of the proportional set sizes (PSS, `/proc/PID/smaps_rollup`) of all processes of
-attempts running a small JAX program under JaxTrainer, Ray 2.60, Python 3.11, x86-64.
+The constants are estimates, meant to be above what Ray 2.60 processes with a small JAX program take (as proportional
+set sizes); they have not been measured with all workers of an attempt running.
 """
 
 from __future__ import annotations
