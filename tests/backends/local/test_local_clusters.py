@@ -41,6 +41,8 @@ assert (count, epochs) == (4, "7"), (count, epochs)
 me = stellwerk.current()
 assert me.units == units and me.hosts == 1 and me.emulated
 me.report(step=5, checkpoint=str(me.checkpoint_dir / "5"))
+with open("output.txt", "w") as file:
+    file.write("kept")
 print("driver is done")
 """
 
@@ -79,7 +81,8 @@ CPU = Part("main", "cpu", None, 1)
 
 
 def _script(home: Path, text: str) -> str:
-    (home / "script.py").write_text(text)
+    (home / "code").mkdir()
+    (home / "code" / "script.py").write_text(text)
     return "script.py"
 
 
@@ -94,6 +97,8 @@ def test_a_job_on_one_slice(tmp_path: Path):
             assert one.events[1].step == 5
             assert "driver is done" in one.log("driver")
             assert "on the host" in one.log("tpu-v6e-2x2-0-host-0")
+            assert (attempt_folder(tmp_path, KEY, 1).work / "output.txt").read_text() == "kept"
+            assert [path.name for path in (tmp_path / "code").iterdir()] == ["script.py"]
             one.assert_nothing_left()
 
     asyncio.run(job())

@@ -1,7 +1,8 @@
 """Where an attempt keeps what lasts: `workloads/KEY/attempt-N` in the state folder.
 
 `plan.json` (what to run; it has the token, 0600), `keeper.lock` (held while the keeper lives), `journal.jsonl`,
-`acked` (the last record that the controller has made its own), `reports.jsonl`, `drain.json`, `outcome.json`, `logs/`.
+`acked` (the last record that the controller has made its own), `reports.jsonl`, `drain.json`, `outcome.json`, `logs/`,
+and `work/`: the attempt's own copy of the bundle, where its code runs and what it writes there stays.
 Beside the attempts lies `checkpoints/`, which they share. Sockets and Ray's own files need short paths and are in
 `/tmp/sw-XXXXXXXX`, which the plan names.
 """
@@ -34,6 +35,7 @@ class AttemptFolder:
         self.drain = path / "drain.json"
         self.outcome = path / "outcome.json"
         self.logs = path / "logs"
+        self.work = path / "work"
 
     @property
     def workload(self) -> str:
