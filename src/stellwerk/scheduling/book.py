@@ -19,7 +19,7 @@ from stellwerk.scheduling.model import NO_LIMITS, Demand, Grant
 from stellwerk.scheduling.placement.index import INF, make
 from stellwerk.scheduling.placement.units import natural
 from stellwerk.scheduling.policy import fairshare
-from stellwerk.scheduling.policy.rules import RULES, Rules, remaining, rules_for
+from stellwerk.scheduling.policy.rules import RULES, Rules, by_share, remaining, rules_for
 from stellwerk.scheduling.state import Attempt, State, UnitState, WorkloadState
 from stellwerk.scheduling.timers import Timers
 
@@ -61,7 +61,7 @@ class Book:
         state = self.state
         self.rules: Rules = rules_for(state.fleet.policy, state.fleet.preempt)
         self.preempts = state.fleet.preempt
-        self.fair = self.rules.fair and bool(state.queues)
+        self.fair = by_share(state.fleet)
         self._building = True
         self.accounted = bool(state.queues)
         self.tracking = (

@@ -14,7 +14,8 @@ from stellwerk.scheduling.book import Book
 from stellwerk.scheduling.index import Lane, WaitClass
 from stellwerk.scheduling.lifecycle import end_impossible
 from stellwerk.scheduling.model import NO_LIMITS, Grant
-from stellwerk.scheduling.placement.index import INF, Need
+from stellwerk.scheduling.placement.index import Need
+from stellwerk.scheduling.placement.together import place
 from stellwerk.scheduling.policy import backfill, elastic, fallback, preemption, queues, sjf
 from stellwerk.scheduling.state import WorkloadState
 
@@ -204,27 +205,9 @@ def propose(
     book: Book, found: WaitClass, workload: WorkloadState, index: int, *, ask: bool = False
 ) -> tuple[Grant, ...] | None:
     """Grants for every part of an option, or None; nothing is changed (with `ask`, nothing promised either)."""
-    taken: list[tuple[Lane, tuple[Grant, ...], str]] = []
-    try:
-        for number, part in enumerate(found.shape.plans[index]):
-            chosen = _first_fit(book, found, workload, index, part, ask)
-            if chosen is None:
-                return None
-            lane, grants = chosen
-            holder = f"\0{number}"
-            lane.places.take(grants, holder, INF, book.state.now)
-            taken.append((lane, grants, holder))
-        return tuple(grant for _, grants, _ in taken for grant in grants)
-    finally:
-        for lane, grants, holder in taken:
-            lane.places.give(grants, holder)
 
+    def fit(choice: tuple[Lane, Need]) -> tuple[Grant, ...] | None:
+        lane, need = choice
+        return lane.places.fit(need, backfill.kept(book, lane, found, workload, index, ask=ask))
 
-def _first_fit(
-    book: Book, found: WaitClass, workload: WorkloadState, index: int, part: tuple[tuple[Lane, Need], ...], ask: bool
-) -> tuple[Lane, tuple[Grant, ...]] | None:
-    for lane, need in part:
-        grants = lane.places.fit(need, backfill.kept(book, lane, found, workload, index, ask=ask))
-        if grants is not None:
-            return lane, grants
-    return None
+    return place(found.shape.plans[index], lambda choice: choice[0].places, fit, book.state.now)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import sqrt
 from typing import Literal
 
-from stellwerk.scheduling.model import Demand, PolicyName
+from stellwerk.scheduling.model import Demand, Fleet, PolicyName
 from stellwerk.scheduling.policy.lines import AgeLine, HeapLine, Line
 from stellwerk.scheduling.state import WorkloadState
 
@@ -59,6 +59,18 @@ AGEING = 0.02
 def rules_for(policy: PolicyName, preempt: bool) -> Rules:
     """The rules of a policy; `sjf` has others where it may preempt."""
     return _SJF_PREEMPTIVE if policy == "sjf" and preempt else RULES[policy]
+
+
+def by_share(fleet: Fleet) -> bool:
+    """Whether queues are ordered by the share that they use.
+
+    They are by the policy that says so, and wherever queues have orders of different kinds, since ages and runtimes
+    cannot be compared; but not where the first stops those who come after it, which needs one order of all.
+    """
+    rules = rules_for(fleet.policy, fleet.preempt)
+    if not fleet.queues or rules.displaces:
+        return False
+    return rules.fair or any(queue.policy and RULES[queue.policy].order != rules.order for queue in fleet.queues)
 
 
 def area_key(workload: WorkloadState) -> float:
