@@ -25,7 +25,8 @@ from stellwerk.scheduling.events import Event
 from stellwerk.scheduling.index import Lane
 from stellwerk.scheduling.invariants import check
 from stellwerk.scheduling.model import Demand, Reason
-from stellwerk.scheduling.policy import elastic, fairshare, fallback, provisioning
+from stellwerk.scheduling.policy import elastic, fairshare, fallback, promises, provisioning
+from stellwerk.scheduling.policy.promises import Promise
 from stellwerk.scheduling.state import State, WorkloadState, copied
 
 EXPLAINED = 50
@@ -96,6 +97,10 @@ class Scheduler:
         workload = self.state.workloads[key]
         return explain.why(self.book, workload) if workload.phase == "waiting" else ()
 
+    def promise(self, key: str) -> Promise | None:
+        """When a waiting workload starts, as far as it is promised; None when it is not among the first who wait."""
+        return promises.of(self.book, self.state.workloads[key])
+
     def cheapest_change(self, key: str) -> Change | None:
         """The smallest change that would start a waiting workload now; None when it does not wait, or none would."""
         workload = self.state.workloads[key]
@@ -115,6 +120,7 @@ class Scheduler:
         if self._explained and len(book.waiting) <= self._explained:
             for workload in book.waiting.values():
                 workload.reasons = explain.why(book, workload)
+            promises.note(book)
             self._explains = True
         elif self._explains:
             for workload in book.waiting.values():

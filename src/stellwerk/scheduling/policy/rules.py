@@ -15,6 +15,9 @@ from stellwerk.scheduling.state import WorkloadState
 
 INF = float("inf")
 
+PROMISES = 4
+"""How many of those who wait in a lane are told when they start (see `policy.promises`); the first's is kept."""
+
 
 @dataclass(frozen=True, slots=True)
 class Rules:
