@@ -16,7 +16,7 @@ of all, s its own submission:
 | `sjf` | the shorter | the same |
 | `backfill`, `default` with one queue | the older | (L - s) + (count of B + 1) * D: each is first for at most D |
 | `default` with queues by share | the older of its queue | see below |
-| `sjf` with preemption | those submitted until its age makes up for any size | (L - s) + running times + 60 s each |
+| `sjf` with preemption | those submitted before it is old (13 times its estimate) | (L - s) + running times + 60 s each |
 | any, with quotas | all | the same, of all: who borrows waits for the owners |
 
 Higher priority always comes before lower, so work of low priority waits as long as higher keeps coming and fills the
@@ -40,7 +40,8 @@ from pathlib import Path
 
 from stellwerk.scheduling import Scheduler
 from stellwerk.scheduling.model import Demand, Fleet, Option, Part, PolicyName, Pool, Queue
-from stellwerk.scheduling.policy import fairshare, preemption, sjf
+from stellwerk.scheduling.policy import fairshare, preemption
+from stellwerk.scheduling.policy.rules import old_after
 from stellwerk.simulation.costs import RestartCosts
 from stellwerk.simulation.driver import Job, Run
 from stellwerk.simulation.world import World
@@ -54,7 +55,7 @@ MIXES: dict[str, tuple[tuple[int, float], ...]] = {
     "middle": ((8, 3600.0), (4, 7200.0), (16, 1800.0)),
     "large": ((32, 10_800.0), (16, 21_600.0), (64, 7200.0)),
 }
-"""GPUs and median running time (s) of a tenant's kinds of work."""
+"""GPUs and median running time (s) of a tenant's kinds of work. Where quotas bind nothing is larger than the quota."""
 
 QUOTAS: dict[str, dict[str, int] | None] = {
     "none": None,
@@ -93,11 +94,13 @@ def jain(values: Sequence[float]) -> float:
     return sum(values) ** 2 / (len(values) * sum(value * value for value in values))
 
 
-def backlog(mixes: dict[str, str], days: float, rng: random.Random) -> list[Job]:
+def backlog(mixes: dict[str, str], limits: dict[str, int], days: float, rng: random.Random) -> list[Job]:
     """More work of every tenant than the whole fleet could do in `days`, there from the beginning."""
     jobs: list[Job] = []
     for tenant, mix in mixes.items():
         kinds, area, number = MIXES[mix], 0.0, 0
+        most = limits[tenant] - limits[tenant] % 8
+        kinds = tuple((min(chips, most), median) for chips, median in kinds)
         options = {chips: option(chips) for chips, _ in kinds}
         while area < 128 * days * DAY:
             chips, median = rng.choice(kinds)
@@ -118,7 +121,8 @@ def shares(mix: str, quota: str, preempt: bool, seed: int, days: float = 10.0) -
         Queue(name, None if limits is None else (("h100", limits[name]),), weight) for name, weight in WEIGHTS.items()
     )
     fleet = Fleet((pool(16),), queues, preempt=preempt)
-    world = World(fleet, backlog(dict(zip(WEIGHTS, names, strict=True)), days, rng), RestartCosts().of)
+    work = backlog(dict(zip(WEIGHTS, names, strict=True)), limits or dict.fromkeys(WEIGHTS, 128), days, rng)
+    world = World(fleet, work, RestartCosts().of)
     world.run(until=days * DAY)
     held = dict.fromkeys(WEIGHTS, 0.0)
     for span in world.spans():
@@ -257,7 +261,7 @@ def before(case: Case, one: Job, other: Job) -> bool:
     if fleet.policy == "sjf":
         if not fleet.preempt:
             return (estimate(other), other.at) <= (estimate(one), one.at)
-        return other.at <= one.at + sjf.made_up(estimate(one), mine.options[0].chips)
+        return other.at <= one.at + old_after(mine)
     return other.at <= one.at and (not fleet.queues or theirs.queue == mine.queue)
 
 

@@ -125,7 +125,7 @@ class Book:
         """Enter a waiting workload in its line."""
         found = self.class_of(workload.demand)
         self.waiting[workload.demand.key] = workload
-        key = 0.0 if found.aged else self.rules_of(found.account).key(workload)
+        key = 0.0 if found.aged else self.rules_of(found.account).key(workload, self.state.now)
         if found.backfills:
             runtime = remaining(workload)
             found.line.push(workload, key, runtime)
@@ -144,7 +144,7 @@ class Book:
 
     def place_of(self, found: WaitClass, workload: WorkloadState) -> tuple[int, float, float, int]:
         """Where a workload that need not be the first of its class comes in the order of all."""
-        key = 0.0 if found.aged else self.rules_of(found.account).key(workload)
+        key = 0.0 if found.aged else self.rules_of(found.account).key(workload, self.state.now)
         return found.rank, found.account.level if self.fair else 0.0, key, workload.order
 
     def wait(self, workload: WorkloadState) -> None:
@@ -193,9 +193,9 @@ class Book:
         level = found.account.level if self.fair else 0.0
         if entry is None:
             self._activate(found)
-        elif entry[3] == first.order and entry[1] == level:
+        elif entry[3] == first.order and entry[1] == level and (found.aged or not found.skips):
             return
-        key = 0.0 if found.aged else self.rules_of(found.account).key(first)
+        key = 0.0 if found.aged else self.rules_of(found.account).key(first, self.state.now)
         found.entry = made = (found.rank, level, key, first.order, found, first)
         if found.backfills:
             found.shape.push(made)
@@ -431,7 +431,8 @@ class Book:
                 lent = max(0, after - own) - max(0, before - own)
                 cohort.used[accelerator] = cohort.used.get(accelerator, 0) + lent
         if sign < 0:
-            for found in [*account.parked, *list(cohort.parked)[:MOST_UNPARKED]]:
+            most = MOST_UNPARKED if any(any(each.held.values()) for each in cohort.accounts) else len(cohort.parked)
+            for found in [*account.parked, *list(cohort.parked)[:most]]:
                 self.unpark(found)
             if account.quota:
                 for other in (each for owner in cohort.accounts for each in owner.classes if each.timed):

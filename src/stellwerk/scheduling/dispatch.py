@@ -37,7 +37,7 @@ def arrived(book: Book, workload: WorkloadState) -> None:
         return
     book.enter(workload)
     demand, lanes, entry = workload.demand, found.shape.lanes, found.entry
-    if demand.limits is not NO_LIMITS or len(demand.options) > 1:
+    if demand.limits is not NO_LIMITS or len(demand.options) > 1 or found.skips or found.account.quota:
         if len(demand.options) > 1:
             fallback.leave_cooling(book, workload)
         book.schedule(workload)

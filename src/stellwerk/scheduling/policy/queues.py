@@ -10,16 +10,24 @@ time
 
 So a queue that lent may have to wait until borrowers give back (or, where preemption is enabled, is given it at
 once).
-While such a queue waits within its own quota, nobody in its cohort borrows more; and a queue that has waited for
-quota
-longer than `PATIENCE` is not passed any more by later work of its own queue, nor by later borrowers.
+While such a queue waits within its own quota, nobody in its cohort borrows more; and a workload that has waited for
+quota longer than `PATIENCE` is not passed any more by later work of its own queue, nor by later borrowers.
+
+Nobody waits for each other in a circle: an owner is waited for only if no older work of its own queue holds it back, so
+what it waits for is chips that somebody holds, and all other waiting is for older work. While owners use all that is
+theirs, a workload that needs more than its queue's quota waits, and so does, after `PATIENCE`, later work of its queue.
 """
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from stellwerk.scheduling.index import Account, Shape, WaitClass
 from stellwerk.scheduling.model import Option, Queue, Reason
 from stellwerk.scheduling.state import State, WorkloadState
+
+if TYPE_CHECKING:
+    from stellwerk.scheduling.book import Book
 
 PATIENCE = 1800.0
 """Seconds after which a workload that waits for quota is not passed any more."""
@@ -67,7 +75,10 @@ def held_back(found: WaitClass, workload: WorkloadState, chips: dict[str, int], 
             return "cohort"
         borrows = held + needed > account.quota[accelerator]
         if borrows and any(
-            other.account is not account and accelerator in other.shape.chips[0] for other in cohort.claimants.values()
+            other.account is not account
+            and accelerator in other.shape.chips[0]
+            and not _behind_its_own(other, accelerator, now)
+            for other in cohort.claimants.values()
         ):
             return "cohort"
         if cohort.parked and lent and _kept(found, workload, accelerator, borrows, now):
@@ -86,7 +97,9 @@ def _kept(found: WaitClass, workload: WorkloadState, accelerator: str, borrows: 
         if first is None or not _shares(other, {accelerator: 1}):
             continue
         if borrows and other.account is not found.account and within(other, accelerator):
-            return True
+            if not _behind_its_own(other, accelerator, now):
+                return True
+            continue
         if (borrows or other.account is found.account) and _aged(other, workload, now):
             return True
     return False
@@ -104,10 +117,30 @@ def borrowed(account: Account, accelerator: str) -> int:
 
 
 def _aged(other: WaitClass, workload: WorkloadState, now: float) -> bool:
+    """Whether a class that waits for quota is not to be passed by `workload`."""
     first = other.line.first()
     if first is None or now - first.waiting_since < PATIENCE:
         return False
     return (other.rank, first.order) < (-workload.demand.priority, workload.order)
+
+
+def _behind_its_own(other: WaitClass, accelerator: str, now: float) -> bool:
+    """Whether older work of its own queue, which has waited too long, may hold a class back."""
+    account, first = other.account, other.line.first()
+    parked = (each for each in account.cohort.parked if each.account is account)
+    return first is not None and any(
+        each is not other and _shares(each, {accelerator: 1}) and _aged(each, first, now)
+        for each in (*account.classes, *account.parked, *parked)
+    )
+
+
+def patience_over(book: Book, workload: WorkloadState) -> None:
+    """The first of a class may have waited for too long: the others of its cohort may have another answer."""
+    found = book.class_of(workload.demand)
+    late = book.state.now >= workload.waiting_since + PATIENCE
+    if late and found.account.quota and found.line.first() is workload:
+        for other in list(found.account.cohort.parked):
+            book.unpark(other)
 
 
 def _shares(other: WaitClass, chips: dict[str, int]) -> bool:

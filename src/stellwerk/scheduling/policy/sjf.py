@@ -18,12 +18,10 @@ back.
 
 from __future__ import annotations
 
-from math import sqrt
-
 from stellwerk.scheduling.book import Book
 from stellwerk.scheduling.index import Entry, Lane, WaitClass
 from stellwerk.scheduling.policy import fallback, preemption, queues
-from stellwerk.scheduling.policy.rules import AGEING, remaining
+from stellwerk.scheduling.policy.rules import area_key, old_at, remaining
 from stellwerk.scheduling.state import WorkloadState
 
 
@@ -33,7 +31,16 @@ def key_now(workload: WorkloadState, now: float) -> float:
     It is never above the key that the workload would wait with, so nobody who is stopped stops in turn who stopped it.
     """
     left = remaining(workload) - (now - workload.attempts[-1].began)
-    return max(1.0, left) * sqrt(workload.demand.options[0].chips) + AGEING * workload.submitted
+    return area_key(workload, max(1.0, left), now)
+
+
+def grown_old(book: Book, workload: WorkloadState) -> None:
+    """A waiting workload may have become old: give it its new place."""
+    found = book.class_of(workload.demand)
+    if book.state.now >= old_at(workload) and workload.key not in book.held:
+        found.line.move(workload, book.place_of(found, workload)[2])
+        book.refresh(found)
+        book.ask(found)
 
 
 def serve(book: Book, lane: Lane) -> None:
