@@ -14,11 +14,11 @@ from heapq import heapreplace
 from stellwerk.scheduling.catalogue import Catalogue
 from stellwerk.scheduling.commands import Command, StartAttempt
 from stellwerk.scheduling.frozen import twin
-from stellwerk.scheduling.index import Account, Entry, Lane, WaitClass
+from stellwerk.scheduling.index import Account, Cohort, Entry, Lane, WaitClass
 from stellwerk.scheduling.model import NO_LIMITS, Demand, Grant
 from stellwerk.scheduling.placement.index import INF, make
 from stellwerk.scheduling.placement.units import natural
-from stellwerk.scheduling.policy import fairshare
+from stellwerk.scheduling.policy import fairshare, queues
 from stellwerk.scheduling.policy.rules import RULES, Rules, by_share, remaining, rules_for
 from stellwerk.scheduling.state import Attempt, State, UnitState, WorkloadState
 from stellwerk.scheduling.timers import Timers
@@ -173,8 +173,14 @@ class Book:
     def _reclaimed(self, workload: WorkloadState, found: WaitClass) -> None:
         workload.reclaims = False
         found.account.cohort.claimants.pop(workload.key, None)
-        for other in list(found.account.cohort.parked)[:MOST_UNPARKED]:
-            self.unpark(other)
+        self.ask_cohort(found.account.cohort)
+
+    def ask_cohort(self, cohort: Cohort, most: int = MOST_UNPARKED) -> None:
+        """Those whom quota holds back may have another answer; of the parked so many are asked, the first."""
+        for found in list(cohort.parked)[:most]:
+            self.unpark(found)
+        for found in (each for account in cohort.accounts for each in account.classes if each.timed):
+            self.ask(found)
 
     def refresh(self, found: WaitClass) -> None:
         """Give a class the entry that its first member and its queue's level ask for."""
@@ -241,12 +247,15 @@ class Book:
         """Take a class out of the order until quota is given back: `own` its queue's, `cohort` its cohort's."""
         found.parked = why
         (found.account.parked if why == "own" else found.account.cohort.parked)[found] = None
+        if why != "own":
+            found.account.behind[found] = None
         self.refresh(found)
 
     def unpark(self, found: WaitClass) -> None:
         """Put a class back in the order; its lanes have a new answer."""
         found.account.parked.pop(found, None)
         found.account.cohort.parked.pop(found, None)
+        found.account.behind.pop(found, None)
         found.parked = None
         self.refresh(found)
         self.ask(found)
@@ -432,11 +441,12 @@ class Book:
                 cohort.used[accelerator] = cohort.used.get(accelerator, 0) + lent
         if sign < 0:
             most = MOST_UNPARKED if any(any(each.held.values()) for each in cohort.accounts) else len(cohort.parked)
-            for found in [*account.parked, *list(cohort.parked)[:most]]:
+            for found in list(account.parked):
                 self.unpark(found)
             if account.quota:
-                for other in (each for owner in cohort.accounts for each in owner.classes if each.timed):
-                    self.ask(other)
+                self.ask_cohort(cohort, most)
+        elif cohort.parked and not self._building and queues.owns_less(account, parts.values(), grants):
+            self.ask_cohort(cohort)
         if self.fair and not self._building:
             self.weigh(account)
 

@@ -93,10 +93,9 @@ def _whole_units_only(state: State, commands: Sequence[Command]) -> Iterator[str
 
 def _within_quota(book: Book) -> Iterator[str]:
     """5: no queue was given more than its quota and what it may borrow (a lowered quota stops nothing that runs)."""
-    given = {book.state.workloads[each.workload].demand.queue for each in book.out if isinstance(each, StartAttempt)}
-    for name in sorted(given):
+    for name, accelerators in _given(book).items():
         account = book.accounts[name]
-        for accelerator in account.quota:
+        for accelerator in sorted(accelerators & account.quota.keys()):
             held, most = account.held.get(accelerator, 0), queues.most(account, accelerator)
             if most is not None and held > most:
                 yield f"5: queue {name} holds {held} of {accelerator}, and may hold {most}"
@@ -108,6 +107,17 @@ def _within_quota(book: Book) -> Iterator[str]:
             )
             if lent > cohort.lendable[accelerator] and held > account.guaranteed[accelerator]:
                 yield f"5: {lent} of {accelerator} are lent, of {cohort.lendable[accelerator]}"
+
+
+def _given(book: Book) -> dict[str, set[str]]:
+    """The queues that something of was started in this turn, and the accelerators that it holds."""
+    found: dict[str, set[str]] = {}
+    for each in book.out:
+        if isinstance(each, StartAttempt):
+            demand = book.state.workloads[each.workload].demand
+            parts = demand.options[each.option].parts
+            found.setdefault(demand.queue, set()).update(part.accelerator for part in parts)
+    return found
 
 
 def _promises(book: Book) -> Iterator[str]:

@@ -120,8 +120,10 @@ def reclaim(book: Book, found: WaitClass, workload: WorkloadState) -> bool:
         return True
     if workload.made_room is not None and book.state.now < workload.made_room + PAUSE:
         return False
+    if not queues.owns(found):
+        return False
     for accelerator, needed in found.shape.chips[0].items():
-        if accelerator not in account.quota or not queues.within(found, accelerator):
+        if accelerator not in account.quota:
             continue
         missing = needed - (queues.available(account, accelerator) or 0)
         borrowed = {each.name: queues.borrowed(each, accelerator) for each in cohort.accounts if each is not account}

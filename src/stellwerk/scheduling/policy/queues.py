@@ -20,10 +20,11 @@ theirs, a workload that needs more than its queue's quota waits, and so does, af
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from stellwerk.scheduling.index import Account, Shape, WaitClass
-from stellwerk.scheduling.model import Option, Queue, Reason
+from stellwerk.scheduling.model import Grant, Option, Queue, Reason
 from stellwerk.scheduling.state import State, WorkloadState
 
 if TYPE_CHECKING:
@@ -77,6 +78,7 @@ def held_back(found: WaitClass, workload: WorkloadState, chips: dict[str, int], 
         if borrows and any(
             other.account is not account
             and accelerator in other.shape.chips[0]
+            and owns(other)
             and not _behind_its_own(other, accelerator, now)
             for other in cohort.claimants.values()
         ):
@@ -96,7 +98,7 @@ def _kept(found: WaitClass, workload: WorkloadState, accelerator: str, borrows: 
         first = other.line.first()
         if first is None or not _shares(other, {accelerator: 1}):
             continue
-        if borrows and other.account is not found.account and within(other, accelerator):
+        if borrows and other.account is not found.account and owns(other):
             if not _behind_its_own(other, accelerator, now):
                 return True
             continue
@@ -109,6 +111,23 @@ def within(found: WaitClass, accelerator: str) -> bool:
     """Whether the first option of a class stays within its queue's own quota of an accelerator."""
     account, needed = found.account, found.shape.chips[0].get(accelerator, 0)
     return 0 < needed <= account.quota.get(accelerator, 0) - account.held.get(accelerator, 0)
+
+
+def owns(found: WaitClass) -> bool:
+    """Whether the first option of a class stays within its queue's own quota of every accelerator."""
+    return all(within(found, name) for name in found.shape.chips[0] if name in found.account.quota)
+
+
+def owns_less(account: Account, grown: Iterable[str], grants: Iterable[Grant]) -> bool:
+    """Whether anybody of a queue that was just given `grants` is no owner any more because of them."""
+    given = sum(grant.chips for grant in grants)
+    claims = (each for each in account.cohort.claimants.values() if each.account is account)
+    for found in (*account.behind, *claims):
+        for name in grown:
+            left = account.quota.get(name, 0) - account.held.get(name, 0)
+            if left < found.shape.chips[0].get(name, 0) <= left + given:
+                return True
+    return False
 
 
 def borrowed(account: Account, accelerator: str) -> int:
@@ -127,10 +146,9 @@ def _aged(other: WaitClass, workload: WorkloadState, now: float) -> bool:
 def _behind_its_own(other: WaitClass, accelerator: str, now: float) -> bool:
     """Whether older work of its own queue, which has waited too long, may hold a class back."""
     account, first = other.account, other.line.first()
-    parked = (each for each in account.cohort.parked if each.account is account)
     return first is not None and any(
         each is not other and _shares(each, {accelerator: 1}) and _aged(each, first, now)
-        for each in (*account.classes, *account.parked, *parked)
+        for each in (*account.classes, *account.parked, *account.behind)
     )
 
 
@@ -139,8 +157,7 @@ def patience_over(book: Book, workload: WorkloadState) -> None:
     found = book.class_of(workload.demand)
     late = book.state.now >= workload.waiting_since + PATIENCE
     if late and found.account.quota and found.line.first() is workload:
-        for other in list(found.account.cohort.parked):
-            book.unpark(other)
+        book.ask_cohort(found.account.cohort, len(found.account.cohort.parked))
 
 
 def _shares(other: WaitClass, chips: dict[str, int]) -> bool:
