@@ -223,7 +223,14 @@ def random_queues(rng: random.Random, pools: Sequence[Pool]) -> tuple[Queue, ...
 
 
 def random_job(
-    rng: random.Random, key: str, fleet: Fleet, scale: float, *, stream: bool, at: float | None = None, priority: int = 0
+    rng: random.Random,
+    key: str,
+    fleet: Fleet,
+    scale: float,
+    *,
+    stream: bool,
+    at: float | None = None,
+    priority: int = 0,
 ) -> Job:
     """A workload; one of the stream is small, short and perhaps of higher priority."""
     chosen = rng.choice(fleet.pools)
@@ -306,12 +313,19 @@ def delays(case: Case, validate: bool = False) -> list[Delay]:
 
 def tables(found: Sequence[Shares], worst: Sequence[Delay], counts: dict[str, int]) -> str:
     """Both tables as Markdown."""
-    lines = ["| tenants' work (1, 2, 4) | quota | preempt | share over weight | Jain's index (least) |", "|---|---|---|---|---|"]
+    lines = [
+        "| tenants' work (1, 2, 4) | quota | preempt | share over weight | Jain's index (least) |",
+        "|---|---|---|---|---|",
+    ]
     for key in dict.fromkeys((each.mix, each.quota, each.preempt) for each in found):
         mine = min((each for each in found if (each.mix, each.quota, each.preempt) == key), key=lambda each: each.index)
         ratio = " ".join(f"{7 * mine.share[name] / WEIGHTS[name]:.3f}" for name in WEIGHTS)
         lines.append(f"| {mine.mix} | {mine.quota} | {'yes' if mine.preempt else 'no'} | {ratio} | {mine.index:.4f} |")
-    lines += ["", "| policy | workloads | nearest to its bound | seed | workload | delay (s) | bound (s) |", "|---|---|---|---|---|---|---|"]
+    lines += [
+        "",
+        "| policy | workloads | nearest to its bound | seed | workload | delay (s) | bound (s) |",
+        "|---|---|---|---|---|---|---|",
+    ]
     for each in worst:
         lines.append(
             f"| {each.label} | {counts[each.label]:,} | {each.ratio:.3f} | {each.seed} | {each.workload} "
@@ -345,7 +359,11 @@ def main() -> int:
     print(tables(found, worst, counts))
     low = [each for each in found if each.index < FLOOR]
     chosen.json.parent.mkdir(parents=True, exist_ok=True)
-    result = {"shares": [asdict(each) for each in found], "runs": chosen.runs, "nearest": [asdict(each) for each in worst]}
+    result = {
+        "shares": [asdict(each) for each in found],
+        "runs": chosen.runs,
+        "nearest": [asdict(each) for each in worst],
+    }
     chosen.json.write_text(json.dumps({**result, "beyond": [asdict(each) for each in beyond]}, indent=1) + "\n")
     for each in low:
         print(f"Jain's index {each.index:.4f} is below {FLOOR}: {each}", file=sys.stderr)

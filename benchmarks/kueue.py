@@ -171,7 +171,9 @@ def missed(results: list[Result]) -> list[str]:
         if each.unfinished or each.makespan_s > MOST_MAKESPAN:
             found.append(f"{each.policy}: makespan {each.makespan_s:.1f} s, {each.unfinished} unfinished")
         if each.decisions_per_s < LEAST_DECISIONS:
-            found.append(f"{each.policy}: {each.decisions_per_s:,.0f} decisions/s are fewer than {LEAST_DECISIONS:,.0f}")
+            found.append(
+                f"{each.policy}: {each.decisions_per_s:,.0f} decisions/s are fewer than {LEAST_DECISIONS:,.0f}"
+            )
     return found
 
 

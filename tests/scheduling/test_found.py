@@ -124,3 +124,54 @@ def test_queues_with_orders_of_different_kinds_take_turns_by_share() -> None:
             site.finish(key)
     ended = {queue: sum(site.phase(f"{queue}{number}") == "ended" for number in range(3)) for queue in "ab"}
     assert ended == {"a": 2, "b": 2}
+
+
+def test_what_a_role_lacks_is_made_once_the_other_role_has_its_units() -> None:
+    """When the nodes were asked for last the slices were in use; nothing else asked for them again."""
+    site = Site(slices(1), nodes(2, minimum=0, idle=20.0))
+    site.obey()
+    site.submit(demand("s", tpu(1), runtime=100.0))
+    site.obey()
+    site.submit(demand("w", Option("roles", (LEARNER, replace(ACTOR, count=2))), runtime=10.0))
+    assert not any(isinstance(order, ProvisionUnit) for order in site.orders)
+    site.finish("s")
+    assert site.phase("w") == "running"
+
+
+def test_an_owner_that_borrows_other_hardware_claims_nothing() -> None:
+    """Two such owners, each of what the other borrowed, would wait for each other."""
+    queues = (Queue("a", (("h100", 8), ("tpu-v6e", 16))), Queue("b", (("h100", 8), ("tpu-v6e", 16))))
+    fleet = Fleet((slices(2), nodes(2)), queues, preempt=True)
+    site = Site(slices(2), nodes(2))
+    site.tell(ev.FleetChanged(0.0, fleet))
+    site.obey()
+    site.submit(demand("x", tpu(2), queue="a", runtime=100.0), demand("y", gpus(16), queue="b", runtime=100.0))
+    site.obey()
+    wide = Option("wide", (replace(LEARNER, count=1), replace(ACTOR, count=2)))
+    site.submit(demand("u", wide, queue="a", runtime=10.0), demand("v", wide, queue="b", runtime=10.0))
+    site.obey()
+    assert (site.phase("x"), site.phase("y")) == ("running", "running")
+    site.finish("x")
+    site.finish("y")
+    for _ in range(2):
+        for key in sorted(site.running):
+            site.finish(key)
+    assert (site.phase("u"), site.phase("v")) == ("ended", "ended")
+
+
+def test_who_waits_for_a_claim_is_asked_again_when_the_claim_is_over() -> None:
+    """A borrower with several options is in its lane's order, and not among those who are parked."""
+    queues = (Queue("a", (("tpu-v6e", 32),)), Queue("b", (("tpu-v6e", 0),)))
+    site = Site(slices(2))
+    site.tell(ev.FleetChanged(0.0, Fleet((slices(2),), queues, preempt=True)))
+    site.obey()
+    twice = (tpu(1, patience=5.0), tpu(2))
+    site.submit(demand("x", *twice, queue="b", runtime=100.0), demand("y", *twice, queue="b", runtime=100.0))
+    site.obey()
+    assert (site.phase("x"), site.phase("y")) == ("running", "running")
+    site.submit(demand("o", tpu(1), queue="a", runtime=100.0))
+    site.obey()
+    phases = sorted(site.phase(key) for key in ("x", "y"))
+    assert (site.phase("o"), phases) == ("running", ["running", "waiting"])
+    site.finish("o")
+    assert (site.phase("x"), site.phase("y")) == ("running", "running")

@@ -30,7 +30,9 @@ def site_of(policy: PolicyName = "backfill") -> Site:
 
 def test_the_first_who_wait_are_told_when_they_start() -> None:
     site = site_of()
-    site.submit(*(demand(key, gpus(chips), runtime=50.0) for key, chips in zip("abcde", (16, 8, 8, 16, 8), strict=True)))
+    site.submit(
+        *(demand(key, gpus(chips), runtime=50.0) for key, chips in zip("abcde", (16, 8, 8, 16, 8), strict=True))
+    )
     told = {key: site.scheduler.promise(key) for key in "abcde"}
     assert told == {
         "a": Promise(200.0, 1, kept=True),

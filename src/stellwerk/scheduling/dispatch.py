@@ -159,6 +159,8 @@ def _offer_options(book: Book, found: WaitClass, workload: WorkloadState) -> Ans
         return "parked"
     if len(options) < len(found.never) and _offer_early(book, found, workload, options):
         return "started"
+    if len(found.shape.lanes) > 1:  # what it lacks in one pool may be made now that another has what it needs
+        book.sized.update(dict.fromkeys(lane for lane in found.shape.lanes if lane.elastic))
     return "blocked"
 
 

@@ -195,7 +195,19 @@ class Account:
     """A queue's holdings in chips by accelerator. `parked` are its classes that wait for its own limit, `behind` those
     that wait for what others hold. `level` is how much of its fair share it uses (see `fairshare`)."""
 
-    __slots__ = ("behind", "caps", "classes", "cohort", "guaranteed", "held", "level", "name", "parked", "queue", "quota")
+    __slots__ = (
+        "behind",
+        "caps",
+        "classes",
+        "cohort",
+        "guaranteed",
+        "held",
+        "level",
+        "name",
+        "parked",
+        "queue",
+        "quota",
+    )
 
     def __init__(self, name: str, queue: Queue | None, cohort: Cohort) -> None:
         self.name, self.queue, self.cohort = name, queue, cohort
