@@ -1,8 +1,8 @@
 """Who gets what, and whether anybody is forgotten: `python -m benchmarks.fairness [--runs 10000] [--json FILE]`.
 
-**Shares.** Three tenants with weights 1, 2 and 4 keep a fleet of 16 nodes of 8 GPUs full for ten days. Their work differs
-in size and in running time, and each mix is given to each tenant in turn. Jain's index (1984) of share over weight,
-(sum x)^2 / (n * sum x^2), is taken over days 2 to 10, of the GPU-seconds that each held.
+**Shares.** Three tenants with weights 1, 2 and 4 keep a fleet of 16 nodes of 8 GPUs full for ten days. Their work
+differs in size and in running time, and each mix is given to each tenant in turn. Jain's index (1984) of share over
+weight, (sum x)^2 / (n * sum x^2), is taken over days 2 to 10, of the GPU-seconds that each held.
 
 **No starvation.** Random small fleets, queues, priorities and policies; while some workloads wait, others keep coming
 that are shorter, of higher priority, or of other queues, until they stop at some time. For every workload there is a
@@ -16,16 +16,16 @@ of all, s its own submission:
 | `sjf` | the shorter | the same |
 | `backfill`, `default` with one queue | the older | (L - s) + (count of B + 1) * D: each is first for at most D |
 | `default` with queues by share | the older of its queue | see below |
-| `sjf` with preemption | those submitted before it is old (13 times its estimate) | (L - s) + running times + 60 s each |
+| `sjf` with preemption | those submitted before it is old (`rules.STRETCH`) | (L - s) + running times + 60 s each |
 | any, with quotas | all | the same, of all: who borrows waits for the owners |
 
 Higher priority always comes before lower, so work of low priority waits as long as higher keeps coming and fills the
-fleet: that, and shorter work under plain `sjf`, is what these policies are for, and the bound counts it through L. In all
-other cases the bound does not depend on how long others keep coming. Between queues, whoever holds nothing has a level
-that halves with every half-life of use, and whoever holds one chip of C has a level of 1 / (C * weight) at least, so
-after F = half-life * (2 + log2(C * sum of weights / its weight)) nobody who holds anything comes before it; each of the
-older of its queue, and it, wait no longer than F + (count of queues + 1) * D, and of higher priority D each.
-"""
+fleet: that, and shorter work under plain `sjf`, is what these policies are for, and the bound counts it through L. In
+all other cases the bound does not depend on how long others keep coming. Between queues, whoever holds nothing has a
+level that halves with every half-life of use, and whoever holds one chip of C has a level of 1 / (C * weight) at
+least, so after F = half-life * (2 + log2(C * sum of weights / its weight)) nobody who holds anything comes before it;
+each of the older of its queue, and it, wait no longer than F + (count of queues + 1) * D, and of higher priority D
+each."""
 
 from __future__ import annotations
 

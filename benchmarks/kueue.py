@@ -1,22 +1,22 @@
 """Kueue's baseline generator on this scheduler: `python -m benchmarks.kueue [--repeats N] [--json FILE]`.
 
-Kueue's performance test of its scheduler (kubernetes-sigs/kueue, `test/performance/scheduler`, baseline): 5 cohorts of
-6 queues, each with a quota of 20 and a borrowing limit of 100; each queue is given 350 small workloads (1 unit, 200 ms,
-priority 50) one every 100 ms, 100 middle ones (5 units, 500 ms, priority 100) every 500 ms and 50 large ones (20 units, 1 s,
-priority 200) every 1.2 s; owners reclaim within the cohort. 15,000 workloads on 600 units; nothing but quota limits them.
-The work is 66 s of all units, so no schedule is shorter.
+Kueue's performance test of its scheduler (kubernetes-sigs/kueue, `test/performance/scheduler`, baseline): 5 cohorts
+of 6 queues, each with a quota of 20 and a borrowing limit of 100; each queue is given 350 small workloads (1 unit,
+200 ms, priority 50) one every 100 ms, 100 middle ones (5 units, 500 ms, priority 100) every 500 ms and 50 large ones
+(20 units, 1 s, priority 200) every 1.2 s; owners reclaim within the cohort. 15,000 workloads on 600 units; nothing
+but quota limits them. The work is 66 s of all units, so no schedule is shorter.
 
 Two figures, which say different things:
 
-* **makespan**, in virtual time: how well the scheduler fills the quotas. Each workload runs for exactly its time from the
-  moment that it is granted, and events are handled at no cost of time.
-* **decisions per second**, in real time: how fast it decides. A decision is one call of `Scheduler.handle` whose answer
-  holds at least one command other than `WakeAt`: workloads were admitted (`StartAttempt`) or stopped for others
-  (`StopAttempt`). Several commands in one answer count once, calls that decide to do nothing do not count, and the time is the
-  CPU time inside `handle` over all calls, those too. Admissions a second are given beside it. Kueue's own figure, 42.7
-  admitted workloads a second (351 s), is of a whole controller with an API server under it, so the ratio shows how far the
-  core is from being what limits admission, not that one program is so much better than the other.
-"""
+* **makespan**, in virtual time: how well the scheduler fills the quotas. Each workload runs for exactly its time from
+  the moment that it is granted, and events are handled at no cost of time.
+* **decisions per second**, in real time: how fast it decides. A decision is one call of `Scheduler.handle` whose
+  answer holds at least one command other than `WakeAt`: workloads were admitted (`StartAttempt`) or stopped for
+  others (`StopAttempt`). Several commands in one answer count once, calls that decide to do nothing do not count, and
+  the time is the CPU time inside `handle` over all calls, those too. Admissions a second are given beside it. Kueue's
+  own figure, 42.7 admitted workloads a second (351 s), is of a whole controller with an API server under it, so the
+  ratio shows how far the core is from being what limits admission, not that one program is so much better than the
+  other."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from pathlib import Path
 from stellwerk.scheduling import Scheduler
 from stellwerk.scheduling.commands import Command, StartAttempt, StopAttempt, WakeAt
 from stellwerk.scheduling.events import Event
-from stellwerk.scheduling.model import Demand, Fleet, Option, Part, Pool, PolicyName, Queue
+from stellwerk.scheduling.model import Demand, Fleet, Option, Part, PolicyName, Pool, Queue
 from stellwerk.simulation.driver import Job, Run
 
 HERE = Path(__file__).resolve().parent
@@ -152,7 +152,7 @@ def middle(results: list[Result]) -> Result:
 def table(results: list[Result]) -> str:
     """The results as Markdown."""
     lines = [
-        "| policy | preempt | estimates | makespan (s) | over 66 s | decisions | decisions/s | admissions/s | stopped |",
+        "| policy | preempt | estimates | makespan (s) | over 66 s | decisions | decisions/s | starts/s | stopped |",
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for each in results:

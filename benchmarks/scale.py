@@ -1,14 +1,14 @@
 """One decision on a large fleet: `python -m benchmarks.scale [--waiting N ...] [--json FILE]`.
 
-10,000 nodes of 8 chips in 100 pools (one accelerator each), 1,000 queues in 20 cohorts with weights 1 to 3, the default policy
-(fair share, backfill, reasons on demand). The fleet is filled, and work is submitted until N workloads wait: 1 to 32 chips of
-one of the accelerators, exponential running times with a mean of an hour, estimates 1 to 3 times as long. Then ends of what
-runs and submissions follow each other in turn, and the time of each call of `Scheduler.handle` is taken: what it costs to
-fold the event in, to decide, and to say what is to be done. `--quotas` gives every queue a quota on every accelerator.
+10,000 nodes of 8 chips in 100 pools (one accelerator each), 1,000 queues in 20 cohorts with weights 1 to 3, the
+default policy (fair share, backfill, reasons on demand). The fleet is filled, and work is submitted until N workloads
+wait: 1 to 32 chips of one of the accelerators, exponential running times with a mean of an hour, estimates 1 to 3
+times as long. Then ends of what runs and submissions follow each other in turn, and the time of each call of
+`Scheduler.handle` is taken: what it costs to fold the event in, to decide, and to say what is to be done. `--quotas`
+gives every queue a quota on every accelerator.
 
-Every N runs in a process of its own, so that its memory is its own. Growth is told against the logarithm: the ratio of the
-medians from the least N to the most, beside log(most) / log(least), and drawn into `scale.svg`.
-"""
+Every N runs in a process of its own, so that its memory is its own. Growth is told against the logarithm: the ratio
+of the medians from the least N to the most, beside log(most) / log(least), and drawn into `scale.svg`."""
 
 from __future__ import annotations
 

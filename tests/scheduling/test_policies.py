@@ -98,7 +98,7 @@ def test_sjf_stops_others_on_split_units_and_in_pods(layout: Layout) -> None:
     ("runtime", "shorter", "old"), [(1000.0, 500.0, rules.STRETCH * 1000.0), (None, 100_000.0, rules.UNKNOWN)]
 )
 def test_what_is_old_comes_before_all_that_is_younger(runtime: float | None, shorter: float, old: float) -> None:
-    """Shorter work keeps coming; after many times its estimate, or a month without one, the long one runs to its end."""
+    """Shorter work keeps coming; after a long time (a month without an estimate) the long one runs to its end."""
     site = site_of(nodes(1), policy="sjf", preempt=True)
     site.submit(timed("short0", 8, shorter))
     site.submit(demand("long", gpus(8), runtime=runtime))

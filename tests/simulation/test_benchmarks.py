@@ -6,7 +6,6 @@ import math
 from dataclasses import replace
 
 import pytest
-
 from benchmarks import fairness, kueue, scale
 
 

@@ -192,8 +192,10 @@ class Cohort:
 
 
 class Account:
-    """A queue's holdings in chips by accelerator. `parked` are its classes that wait for its own limit, `behind` those
-    that wait for what others hold. `level` is how much of its fair share it uses (see `fairshare`)."""
+    """A queue's holdings in chips by accelerator. `level` is how much of its fair share it uses (see `fairshare`).
+
+    `parked` are its classes that wait for its own limit, `behind` those that wait for what others hold.
+    """
 
     __slots__ = (
         "behind",
