@@ -14,12 +14,12 @@ from heapq import heapreplace
 from stellwerk.scheduling.catalogue import Catalogue
 from stellwerk.scheduling.commands import Command, StartAttempt
 from stellwerk.scheduling.frozen import twin
-from stellwerk.scheduling.index import Account, Entry, Lane, WaitClass
+from stellwerk.scheduling.index import Account, Cohort, Entry, Lane, WaitClass
 from stellwerk.scheduling.model import NO_LIMITS, Demand, Grant
 from stellwerk.scheduling.placement.index import INF, make
 from stellwerk.scheduling.placement.units import natural
-from stellwerk.scheduling.policy import fairshare
-from stellwerk.scheduling.policy.rules import RULES, Rules, remaining, rules_for
+from stellwerk.scheduling.policy import fairshare, queues
+from stellwerk.scheduling.policy.rules import RULES, Rules, by_share, remaining, rules_for
 from stellwerk.scheduling.state import Attempt, State, UnitState, WorkloadState
 from stellwerk.scheduling.timers import Timers
 
@@ -61,7 +61,7 @@ class Book:
         state = self.state
         self.rules: Rules = rules_for(state.fleet.policy, state.fleet.preempt)
         self.preempts = state.fleet.preempt
-        self.fair = self.rules.fair and bool(state.queues)
+        self.fair = by_share(state.fleet)
         self._building = True
         self.accounted = bool(state.queues)
         self.tracking = (
@@ -125,7 +125,7 @@ class Book:
         """Enter a waiting workload in its line."""
         found = self.class_of(workload.demand)
         self.waiting[workload.demand.key] = workload
-        key = 0.0 if found.aged else self.rules_of(found.account).key(workload)
+        key = 0.0 if found.aged else self.rules_of(found.account).key(workload, self.state.now)
         if found.backfills:
             runtime = remaining(workload)
             found.line.push(workload, key, runtime)
@@ -144,7 +144,7 @@ class Book:
 
     def place_of(self, found: WaitClass, workload: WorkloadState) -> tuple[int, float, float, int]:
         """Where a workload that need not be the first of its class comes in the order of all."""
-        key = 0.0 if found.aged else self.rules_of(found.account).key(workload)
+        key = 0.0 if found.aged else self.rules_of(found.account).key(workload, self.state.now)
         return found.rank, found.account.level if self.fair else 0.0, key, workload.order
 
     def wait(self, workload: WorkloadState) -> None:
@@ -173,8 +173,14 @@ class Book:
     def _reclaimed(self, workload: WorkloadState, found: WaitClass) -> None:
         workload.reclaims = False
         found.account.cohort.claimants.pop(workload.key, None)
-        for other in list(found.account.cohort.parked)[:MOST_UNPARKED]:
-            self.unpark(other)
+        self.ask_cohort(found.account.cohort)
+
+    def ask_cohort(self, cohort: Cohort, most: int = MOST_UNPARKED) -> None:
+        """Those whom quota holds back may have another answer; of the parked so many are asked, the first."""
+        for found in list(cohort.parked)[:most]:
+            self.unpark(found)
+        for found in (each for account in cohort.accounts for each in account.classes if each.timed):
+            self.ask(found)
 
     def refresh(self, found: WaitClass) -> None:
         """Give a class the entry that its first member and its queue's level ask for."""
@@ -193,9 +199,9 @@ class Book:
         level = found.account.level if self.fair else 0.0
         if entry is None:
             self._activate(found)
-        elif entry[3] == first.order and entry[1] == level:
+        elif entry[3] == first.order and entry[1] == level and (found.aged or not found.skips):
             return
-        key = 0.0 if found.aged else self.rules_of(found.account).key(first)
+        key = 0.0 if found.aged else self.rules_of(found.account).key(first, self.state.now)
         found.entry = made = (found.rank, level, key, first.order, found, first)
         if found.backfills:
             found.shape.push(made)
@@ -241,12 +247,15 @@ class Book:
         """Take a class out of the order until quota is given back: `own` its queue's, `cohort` its cohort's."""
         found.parked = why
         (found.account.parked if why == "own" else found.account.cohort.parked)[found] = None
+        if why != "own":
+            found.account.behind[found] = None
         self.refresh(found)
 
     def unpark(self, found: WaitClass) -> None:
         """Put a class back in the order; its lanes have a new answer."""
         found.account.parked.pop(found, None)
         found.account.cohort.parked.pop(found, None)
+        found.account.behind.pop(found, None)
         found.parked = None
         self.refresh(found)
         self.ask(found)
@@ -302,7 +311,7 @@ class Book:
         self.out.append(order)
         if number > 1 or self.tracking:
             workload.reasons, workload.promise = (), None
-            workload.stop_cause = workload.stop_for = None
+            workload.stop_cause = workload.stop_for = workload.made_room = None
         if found.timed or demand.limits is not NO_LIMITS or workload.hold_until:
             self.schedule_hook(self, workload)
         if found.timed and demand.options[option].maximum is not None:
@@ -328,7 +337,7 @@ class Book:
 
     def by_lane(self, grants: tuple[Grant, ...]) -> Iterator[tuple[Lane, tuple[Grant, ...]]]:
         """Grants by the lane they are in."""
-        pools = {grant.pool: None for grant in grants}
+        pools = {grant.pool: None for grant in grants} if len(grants) > 1 else {grants[0].pool: None}
         for pool in pools:
             lane = self.lanes.get(pool)
             if lane is not None:
@@ -431,11 +440,13 @@ class Book:
                 lent = max(0, after - own) - max(0, before - own)
                 cohort.used[accelerator] = cohort.used.get(accelerator, 0) + lent
         if sign < 0:
-            for found in [*account.parked, *list(cohort.parked)[:MOST_UNPARKED]]:
+            most = MOST_UNPARKED if any(any(each.held.values()) for each in cohort.accounts) else len(cohort.parked)
+            for found in list(account.parked):
                 self.unpark(found)
             if account.quota:
-                for other in (each for owner in cohort.accounts for each in owner.classes if each.timed):
-                    self.ask(other)
+                self.ask_cohort(cohort, most)
+        elif cohort.parked and not self._building and queues.owns_less(account, parts.values(), grants):
+            self.ask_cohort(cohort)
         if self.fair and not self._building:
             self.weigh(account)
 

@@ -192,9 +192,24 @@ class Cohort:
 
 
 class Account:
-    """A queue's holdings in chips by accelerator. `level` is how much of its fair share it uses (see `fairshare`)."""
+    """A queue's holdings in chips by accelerator. `level` is how much of its fair share it uses (see `fairshare`).
 
-    __slots__ = ("caps", "classes", "cohort", "guaranteed", "held", "level", "name", "parked", "queue", "quota")
+    `parked` are its classes that wait for its own limit, `behind` those that wait for what others hold.
+    """
+
+    __slots__ = (
+        "behind",
+        "caps",
+        "classes",
+        "cohort",
+        "guaranteed",
+        "held",
+        "level",
+        "name",
+        "parked",
+        "queue",
+        "quota",
+    )
 
     def __init__(self, name: str, queue: Queue | None, cohort: Cohort) -> None:
         self.name, self.queue, self.cohort = name, queue, cohort
@@ -208,6 +223,7 @@ class Account:
         }
         self.classes: dict[WaitClass, None] = {}
         self.parked: dict[WaitClass, None] = {}
+        self.behind: dict[WaitClass, None] = {}
 
 
 def chips_by_accelerator(option: Option) -> dict[str, int]:

@@ -85,7 +85,22 @@ def _more_than_pools(state: State, option: Option) -> Reason | None:
             message = f"needs {needed} units of {largest.name}, which has at most {largest.maximum}"
             numbers = (("pool", largest.name), ("needed", needed), ("maximum", largest.maximum))
             return Reason("impossible", message, numbers)
-    return None
+    return _never_together(state, option)
+
+
+def _never_together(state: State, option: Option) -> Reason | None:
+    """Parts that could be had one by one, and never at once."""
+    parts = parts_to_start(option)
+    if len(parts) < 2:
+        return None
+    from stellwerk.scheduling.placement.together import ever
+
+    pools = [pool for pool in state.pools.values() if any(serves(pool, part) for part in parts)]
+    if ever(pools, parts):
+        return None
+    names = ", ".join(f"{pool.name} (at most {pool.maximum} units)" for pool in pools)
+    message = f"needs {option.chips} chips in {len(parts)} parts together, which {names} can never hold at once"
+    return Reason("impossible", message, (("needed_chips", option.chips),))
 
 
 def _groups_at_most(pool: Pool, part: Part) -> int:

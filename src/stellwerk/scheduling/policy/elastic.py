@@ -151,7 +151,7 @@ def load_reported(book: Book, workload: WorkloadState, load: float) -> None:
     low = wanted(workload, option_of(workload)) < groups(attempt)
     if not low:
         workload.load_low_since = None
-        book.dirty[book.lanes[attempt.grants[0].pool]] = None
+        book.dirty.update(dict.fromkeys(lane for lane, _ in book.by_lane(attempt.grants)))
     elif workload.load_low_since is None:
         workload.load_low_since = book.state.now
     book.schedule(workload)

@@ -134,6 +134,8 @@ def _makes(book: Book, found: WaitClass, workload: WorkloadState, index: int, cl
         lane, need = next(((lane, need) for lane, need in part if not cooling(book, lane)), part[0])
         needed[lane] += need.units
         lacking[lane] = claimed[lane] + needed[lane] - _coming_or_free(book, lane, need)
+        if lacking[lane] <= 0 and not claimed[lane] and _scattered(book, lane, need):
+            lacking[lane] = 1
     if book.memory is not None and _memory(book, needed) > (book.memory if book.claim is None else 0):
         return False
     claimed.update(needed)
@@ -153,6 +155,12 @@ def _coming_or_free(book: Book, lane: Lane, need: Need) -> int:
     least = lane.pool.chips if need.whole else need.cell
     units = book.members[lane.pool.name].values()
     return sum(1 for unit in units if unit.free >= least or unit.phase in ("provisioning", "recycling"))
+
+
+def _scattered(book: Book, lane: Lane, need: Need) -> bool:
+    """Whether as many units are free as are needed, and not as they are needed; then others are made one by one."""
+    units = book.members[lane.pool.name].values()
+    return not lane.places.fits(need) and not any(unit.phase in ("provisioning", "recycling") for unit in units)
 
 
 def could_make(book: Book, found: WaitClass, index: int) -> bool:
