@@ -302,7 +302,7 @@ class Book:
         self.out.append(order)
         if number > 1 or self.tracking:
             workload.reasons, workload.promise = (), None
-            workload.stop_cause = workload.stop_for = None
+            workload.stop_cause = workload.stop_for = workload.made_room = None
         if found.timed or demand.limits is not NO_LIMITS or workload.hold_until:
             self.schedule_hook(self, workload)
         if found.timed and demand.options[option].maximum is not None:
@@ -328,7 +328,7 @@ class Book:
 
     def by_lane(self, grants: tuple[Grant, ...]) -> Iterator[tuple[Lane, tuple[Grant, ...]]]:
         """Grants by the lane they are in."""
-        pools = {grant.pool: None for grant in grants}
+        pools = {grant.pool: None for grant in grants} if len(grants) > 1 else {grants[0].pool: None}
         for pool in pools:
             lane = self.lanes.get(pool)
             if lane is not None:

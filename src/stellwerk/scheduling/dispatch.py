@@ -85,6 +85,8 @@ def serve(book: Book, lane: Lane) -> None:
         _preempt(book, found, entry[5])
     if book.tracking:
         backfill.fill(book, lane)
+        if lane.top() is not entry:
+            book.dirty[lane] = None
 
 
 def _presses(book: Book, found: WaitClass, workload: WorkloadState, lane: Lane) -> bool:

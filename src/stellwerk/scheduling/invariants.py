@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 from stellwerk.scheduling import explain
 from stellwerk.scheduling.book import Book
 from stellwerk.scheduling.commands import Command, ProvisionUnit, StartAttempt
-from stellwerk.scheduling.index import Lane
+from stellwerk.scheduling.index import Lane, Reservation
 from stellwerk.scheduling.placement.index import INF
 from stellwerk.scheduling.policy import backfill, queues
-from stellwerk.scheduling.state import State, WorkloadState
+from stellwerk.scheduling.state import State
 
 
 class Violation(AssertionError):
@@ -123,22 +123,22 @@ def _promises(book: Book) -> Iterator[str]:
         ):
             continue
         top = lane.top()
-        if top is not None and top[5] is blocked.holder and _passed(book, lane, blocked.holder):
+        if top is not None and top[5] is blocked.holder and _passed(book, lane, blocked):
             now = backfill.reserved_for(book, lane, top).at
             if now > blocked.at:
                 yield f"6: {blocked.holder.key} was promised {blocked.at} and would start at {now}"
 
 
-def _passed(book: Book, lane: Lane, holder: WorkloadState) -> bool:
-    """Whether somebody who comes after `holder` was started in this lane in this turn."""
-    place = book.place_of(book.class_of(holder.demand), holder)
-    here = [
-        each
-        for each in book.out
-        if isinstance(each, StartAttempt) and any(grant.pool == lane.pool.name for grant in each.grants)
-    ]
-    started = (book.state.workloads[each.workload] for each in here)
-    return any(book.place_of(book.class_of(other.demand), other) > place for other in started)
+def _passed(book: Book, lane: Lane, kept: Reservation) -> bool:
+    """Whether somebody who comes after the holder was started in this turn on what is kept, for longer than allowed."""
+    place = book.place_of(book.class_of(kept.holder.demand), kept.holder)
+    for each in book.out:
+        if isinstance(each, StartAttempt) and any(grant.pool == lane.pool.name for grant in each.grants):
+            other = book.state.workloads[each.workload]
+            ends = other.attempts[-1].expected
+            if (ends is None or ends > kept.at) and book.place_of(book.class_of(other.demand), other) > place:
+                return True
+    return False
 
 
 def _reasons(book: Book) -> Iterator[str]:
