@@ -35,6 +35,9 @@ MOST_COMPARED = 16
 
 _Grant = twin(Grant)
 
+Cell = tuple[UnitState, tuple[Grant, ...]]
+"""A unit, and the grant of one cell of it."""
+
 
 class CountIndex:
     """Free chips of one pool by unit. `track` keeps what forecasts need; without it `earliest` knows nothing. `plain`
@@ -50,7 +53,7 @@ class CountIndex:
         self._bits: list[int] = []
         self._left: list[int] = []
         self._units: list[UnitState | None] = []
-        self._grants: list[dict[Need, tuple[Grant, ...]]] = []
+        self._cells: list[dict[Need, Cell]] = []
         self._buckets = [0] * (pool.chips + 1)
         self._free_at: list[float] = []
         self._frees: list[tuple[float, int]] = []
@@ -92,9 +95,44 @@ class CountIndex:
             mask = free & ~avoid if avoid else free
             if mask:
                 rank = self._cut(mask, left)
-                return self._grants[rank].get(need) or self._single(rank, need)
+                return (self._cells[rank].get(need) or self._cell(rank, need))[1]
             left += 1
         return None
+
+    def cut(self, need: Need) -> Cell | None:
+        """Take the cell that `fit` would find for `need`, which is a single one; None when there is none."""
+        cell = left = need.cell
+        buckets = self._buckets
+        for mask in buckets[cell:]:
+            if mask:
+                break
+            left += 1
+        else:
+            return None
+        rank = mask.bit_length() - 1
+        bit = self._bits[rank]
+        if bit != mask and left != self._chips:
+            rank = self._cut(mask, left)
+            bit = self._bits[rank]
+        buckets[left] = mask ^ bit
+        self._left[rank] = left = left - cell
+        buckets[left] |= bit
+        self.free -= cell
+        return self._cells[rank].get(need) or self._cell(rank, need)
+
+    def uncut(self, grant: Grant) -> UnitState | None:
+        """Give one grant back; None, and nothing is given back, when its unit cannot be handed out as it was."""
+        rank = self._rank.get(grant.unit, UNAVAILABLE)
+        unit = self._units[rank] if rank >= 0 else None
+        if unit is None or unit.incarnation != grant.incarnation:
+            return None
+        buckets, bit, chips = self._buckets, self._bits[rank], grant.chips
+        left = self._left[rank]
+        buckets[left] ^= bit
+        self._left[rank] = left = left + chips
+        buckets[left] |= bit
+        self.free += chips
+        return unit
 
     def _cut(self, mask: int, left: int) -> int:
         """Of the units in `mask`, with `left` chips free, the one that a cell is cut from."""
@@ -111,14 +149,15 @@ class CountIndex:
             compared += 1
         return best
 
-    def _single(self, rank: int, need: Need) -> tuple[Grant, ...]:
-        made = (self._grant(rank, need, 0, need.cell),)
-        self._grants[rank][need] = made
+    def _cell(self, rank: int, need: Need) -> Cell:
+        unit = self._units[rank]
+        assert unit is not None
+        made = self._cells[rank][need] = (unit, (self._grant(rank, need, 0, need.cell),))
         return made
 
     def _gang(self, need: Need, avoid: int) -> tuple[Grant, ...]:
         if not need.whole:
-            return self._cells(need, avoid)
+            return self._many(need, avoid)
         full = self._buckets[self._chips] & ~avoid
         grants: list[Grant] = []
         for group in range(need.count):
@@ -132,7 +171,7 @@ class CountIndex:
                 grants.append(self._grant(rank, need, group, need.cell))
         return tuple(grants)
 
-    def _cells(self, need: Need, avoid: int) -> tuple[Grant, ...]:
+    def _many(self, need: Need, avoid: int) -> tuple[Grant, ...]:
         buckets = [mask & ~avoid for mask in self._buckets]
         grants: list[Grant] = []
         for group in range(need.count):
@@ -197,7 +236,7 @@ class CountIndex:
         self._remove(rank)
         left = unit.chips - sum(unit.held.values())
         self._units[rank], self._left[rank] = unit, left
-        self._grants[rank] = {}
+        self._cells[rank] = {}
         self._buckets[left] |= self._bits[rank]
         self.free += left
         self._available += 1
@@ -286,7 +325,7 @@ class CountIndex:
             self._bits.append(1 << rank)
             self._left.append(UNAVAILABLE)
             self._units.append(None)
-            self._grants.append({})
+            self._cells.append({})
             self._free_at.append(INF)
         return rank
 
@@ -299,7 +338,7 @@ class CountIndex:
         self._bits = [1 << rank for rank in range(len(order))]
         rows = [known.get(each, (UNAVAILABLE, None, INF)) for each in order]
         self._left, self._units = [row[0] for row in rows], [row[1] for row in rows]
-        self._grants = [{} for _ in order]
+        self._cells = [{} for _ in order]
         self._free_at = [row[2] for row in rows]
         self._frees = sorted((at, rank) for rank, at in enumerate(self._free_at) if at < INF)
         self._ends = sorted((at, self._rank[old[rank]], chips, key) for at, rank, chips, key in self._ends)
