@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any
 
 from stellwerk.scheduling import events as ev
+from stellwerk.scheduling import plain
 from stellwerk.scheduling.book import Book
 from stellwerk.scheduling.dispatch import arrived
 from stellwerk.scheduling.lifecycle import attempt_ended, end, stop
@@ -18,15 +19,14 @@ from stellwerk.scheduling.policy import elastic, fallback, provisioning
 from stellwerk.scheduling.state import CoolDown, UnitState, WorkloadState
 
 
-def submitted(book: Book, event: ev.Submitted) -> None:
+def submitted(book: Book, event: ev.Submitted) -> bool:
     """A workload was declared: it starts at once if nobody waits before it, else it waits."""
     state, demand = book.state, event.demand
     if demand.key in state.workloads:
-        return
+        return True
     state.submissions += 1
-    workload = WorkloadState(demand, state.now, state.submissions, waiting_since=state.now)
-    state.workloads[demand.key] = workload
-    arrived(book, workload)
+    state.workloads[demand.key] = workload = WorkloadState(demand, state.now, state.submissions, state.now)
+    return arrived(book, workload)
 
 
 def _stop_requested(book: Book, event: ev.StopRequested) -> None:
@@ -138,12 +138,16 @@ def _checkpoint_reported(book: Book, event: ev.CheckpointReported) -> None:
     workload.setbacks = 0
 
 
-def _attempt_ended(book: Book, event: ev.AttemptEnded) -> None:
+def _attempt_ended(book: Book, event: ev.AttemptEnded) -> bool:
     workload = book.state.workloads.get(event.workload)
-    if workload is not None and workload.phase not in ("waiting", "ended"):
-        attempt = workload.attempts[-1]
-        if attempt.number == event.attempt:
-            attempt_ended(book, workload, attempt, event)
+    if workload is None or workload.phase in ("waiting", "ended"):
+        return True
+    attempt = workload.attempts[-1]
+    if attempt.number == event.attempt:
+        if book.bare and plain.end(book, workload, attempt, event):
+            return bool(book.dirty)
+        attempt_ended(book, workload, attempt, event)
+    return True
 
 
 def _attempt_resized(book: Book, event: ev.AttemptResized) -> None:
@@ -181,7 +185,7 @@ def _stop_holders(book: Book, unit: UnitState, grace: float) -> None:
             stop(book, workload, "infrastructure", grace)
 
 
-FOLD: dict[type[Any], Callable[[Book, Any], None]] = {
+FOLD: dict[type[Any], Callable[[Book, Any], bool | None]] = {
     ev.Submitted: submitted,
     ev.StopRequested: _stop_requested,
     ev.FleetChanged: _fleet_changed,
@@ -197,4 +201,4 @@ FOLD: dict[type[Any], Callable[[Book, Any], None]] = {
     ev.AttemptResized: _attempt_resized,
     ev.Woke: _woke,
 }
-"""What each kind of event does."""
+"""What each kind of event does; False where nothing follows from it but what time brings."""

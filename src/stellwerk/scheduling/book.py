@@ -74,7 +74,8 @@ class Book:
             pool.name: Lane(pool, make(pool, track=self.tracking, plain=not self.rules.backfill), number)
             for number, pool in enumerate(state.pools.values())
         }
-        self.catalogue = Catalogue(state, self.lanes, self.rules)
+        self.bare = self._bare()
+        self.catalogue = Catalogue(state, self.lanes, self.rules, self.bare)
         self.accounts = self.catalogue.accounts
         self.class_of = self.catalogue.class_of
         self.account_of = self.catalogue.account_of
@@ -101,6 +102,12 @@ class Book:
         for name, cool in state.cool_downs.items():
             self.timers.set(("pool", name), cool.until)
 
+    def _bare(self) -> bool:
+        """Whether nothing but free chips can stand in anybody's way, and nothing is foreseen."""
+        asked = self.tracking or self.accounted or self.preempts or self.state.fleet.memory is not None
+        steady = all(lane.counts is not None and not lane.elastic for lane in self.lanes.values())
+        return steady and not asked and all(unit.meant is None for unit in self.state.units.values())
+
     def _enter_units(self) -> None:
         for name in sorted(self.state.units, key=natural):
             self.unit_changed(self.state.units[name])
@@ -115,6 +122,7 @@ class Book:
                 self._occupy(workload, attempt, attempt.grants + attempt.leaving, known=True)
                 if workload.demand.options[attempt.option].maximum is not None:
                     self.flexible[workload.key] = workload
+                    self.bare = False
                 if workload.stop_for is not None:
                     self.claims[workload.stop_for] = self.claims.get(workload.stop_for, 0) + 1
                 self.schedule_hook(self, workload)
@@ -271,6 +279,10 @@ class Book:
     def grant(self, workload: WorkloadState, found: WaitClass, option: int, grants: tuple[Grant, ...]) -> None:
         """Give `grants` to a waiting workload and order its next attempt. It must still be entered in its line."""
         self.start(workload, found, option, grants)
+        self.granted(workload, found)
+
+    def granted(self, workload: WorkloadState, found: WaitClass) -> None:
+        """A workload that has been started leaves its line."""
         del self.waiting[workload.demand.key]
         if workload.reclaims:
             self._reclaimed(workload, found)
@@ -316,8 +328,15 @@ class Book:
             self.schedule_hook(self, workload)
         if found.timed and demand.options[option].maximum is not None:
             self.flexible[key] = workload
+            self.bare = False
         if self.meant:
             self.settle_hook(self, workload)
+
+    def started(self, workload: WorkloadState) -> None:
+        """What else follows from a start in the plain case: what held for the time of waiting holds no more."""
+        workload.reasons, workload.promise = (), None
+        workload.stop_cause = workload.stop_for = workload.made_room = None
+        self.schedule_hook(self, workload)
 
     def _occupy(
         self, workload: WorkloadState, attempt: Attempt, grants: tuple[Grant, ...], *, known: bool = False

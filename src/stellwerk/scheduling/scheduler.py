@@ -65,7 +65,15 @@ class Scheduler:
         book.turn += 1
         if event.at > state.now:
             state.now = event.at
-        FOLD[type(event)](book, event)
+        if FOLD[type(event)](book, event) is not False or book.timers.due or state.wake_at is not None:
+            self._follow()
+        if self._watched:
+            self._afterwards()
+        return out
+
+    def _follow(self) -> None:
+        """What is due, what is touched, and when to look again."""
+        book, state = self.book, self.state
         timed = book.timers.due
         if timed and book.timers.any(state.now):
             self._times()
@@ -73,9 +81,6 @@ class Scheduler:
             self._cycle()
         if timed or state.wake_at is not None:
             self._wake()
-        if self._watched:
-            self._afterwards()
-        return out
 
     def _cycle(self) -> None:
         """Serve and size what the event has touched, until nothing is touched any more."""

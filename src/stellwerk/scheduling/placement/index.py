@@ -127,7 +127,7 @@ Maker = Callable[[Pool], PoolIndex]
 def make(pool: Pool, *, track: bool = True, plain: bool = False) -> PoolIndex:
     """The index for a pool's layout, empty. Raises ValueError for a layout that nobody knows.
 
-    `track` keeps what forecasts need, `plain` places as simple schedulers do.
+    `track` keeps what forecasts need, `plain` takes the first place of a pod that fits, as simple schedulers do.
     """
     index = _maker(pool.layout)(pool)
     index.track, index.plain = track, plain
