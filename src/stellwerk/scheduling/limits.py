@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from stellwerk.scheduling import explain
 from stellwerk.scheduling.book import Book
 from stellwerk.scheduling.lifecycle import end, stop
 from stellwerk.scheduling.model import NO_LIMITS, Cause
@@ -24,10 +25,16 @@ def enforce(book: Book, workload: WorkloadState) -> None:
     now = book.state.now
     cause: Cause | None = next((cause for cause, time in times(book.state, workload) if time <= now), None)
     if cause == "wait-limit":
-        limit = workload.demand.limits.wait
-        end(book, workload, "failed", cause, f"waited {limit:.0f} s without starting")
+        end(book, workload, "failed", cause, _waited(book, workload))
     elif cause is not None:
         stop(book, workload, cause, GRACE if cause != "start-limit" else 0.0)
+
+
+def _waited(book: Book, workload: WorkloadState) -> str:
+    """What somebody waited for in vain: the reasons of the last moment, one for each option."""
+    why = [option[0].message for option in explain.why(book, workload) if option]
+    limit = workload.demand.limits.wait or 0.0
+    return f"waited {limit:.0f} s without starting" + (f": {'; '.join(dict.fromkeys(why))}" if why else "")
 
 
 def price_per_hour(state: State, attempt: Attempt) -> float:

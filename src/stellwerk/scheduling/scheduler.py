@@ -25,7 +25,7 @@ from stellwerk.scheduling.events import Event
 from stellwerk.scheduling.index import Lane
 from stellwerk.scheduling.invariants import check
 from stellwerk.scheduling.model import Demand, Reason
-from stellwerk.scheduling.policy import elastic, fairshare, fallback, provisioning
+from stellwerk.scheduling.policy import elastic, fairshare, fallback, lifetime, provisioning
 from stellwerk.scheduling.state import State, WorkloadState, copied
 
 EXPLAINED = 50
@@ -139,6 +139,8 @@ class Scheduler:
                 self._workload_due(book.state.workloads[name])
             elif kind == "pool" and name in book.lanes:
                 _cool_down_over(book, book.lanes[name])
+            elif kind == "unit" and name in book.state.units:
+                lifetime.over(book, book.state.units[name])
             elif kind == "shares":
                 fairshare.tick(book)
 

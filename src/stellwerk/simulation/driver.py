@@ -12,9 +12,18 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
 
-from stellwerk.scheduling.commands import Command, ProvisionUnit, RecycleUnit, ReleaseUnit, StartAttempt, StopAttempt
+from stellwerk.scheduling.commands import (
+    Command,
+    ProvisionUnit,
+    RecycleUnit,
+    ReleaseUnit,
+    ResizeAttempt,
+    StartAttempt,
+    StopAttempt,
+)
 from stellwerk.scheduling.events import (
     AttemptEnded,
+    AttemptResized,
     AttemptStarted,
     CheckpointReported,
     Event,
@@ -145,6 +154,8 @@ class Run:
                 self._provision(command)
             elif isinstance(command, ReleaseUnit):
                 self._pending.append(UnitGone(self.now, command.unit, command.incarnation))
+            elif isinstance(command, ResizeAttempt):
+                self._pending.append(AttemptResized(self.now, command.workload, command.attempt, command.resize))
             else:
                 self._order(command)
 

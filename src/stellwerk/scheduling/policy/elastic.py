@@ -2,7 +2,8 @@
 
 An elastic option starts with as many groups as are free, at least its minimum. It grows into what nobody waits
 for, and
-gives groups back when somebody is blocked who is of no lower priority: first who has the most beyond the minimum. A
+gives groups back when somebody is blocked who is of no lower priority, if that is enough to let them start: first who
+has the most beyond the minimum. Where one machine plays the fleet, its memory counts like units. A
 serving workload is as large as its load asks for (`LoadReported`, in groups): it grows at once, and shrinks when
 the load
 has been lower for `STEADY` seconds. Groups are told to leave first, and are free when the backend says that they are
@@ -55,9 +56,14 @@ def widened(
     for count in range(most, len({grant.group for grant in grants}), -1):
         need = lane.places.need(replace(part, count=count))
         larger = lane.places.fit(need, kept) if need is not None else None
-        if larger is not None:
+        if larger is not None and _affordable(book, larger):
             return larger
     return grants
+
+
+def _affordable(book: Book, grants: tuple[Grant, ...], before: tuple[Grant, ...] = ()) -> bool:
+    """Whether the machine that plays the fleet has the memory for these grants in place of those before."""
+    return book.memory is None or book.memory_of(grants) - (book.memory_of(before) if before else 0) <= book.memory
 
 
 def _allowed(book: Book, found: WaitClass, index: int, chips: int) -> int:
@@ -66,13 +72,13 @@ def _allowed(book: Book, found: WaitClass, index: int, chips: int) -> int:
     return 1_000_000 if free is None else free // chips
 
 
-def flexible(book: Book, lane: Lane) -> Iterator[WorkloadState]:
-    """Elastic attempts in a lane that run and are not being resized, in the order they came."""
+def flexible(book: Book, lane: Lane | None = None) -> Iterator[WorkloadState]:
+    """Elastic attempts that run and are not being resized, in a lane or in all, in the order they came."""
     for workload in sorted(book.flexible.values(), key=lambda each: each.order):
         attempt = workload.attempts[-1]
         if (
             workload.phase in ("starting", "running")
-            and attempt.grants[0].pool == lane.pool.name
+            and (lane is None or attempt.grants[0].pool == lane.pool.name)
             and attempt.settled == attempt.resizes
         ):
             yield workload
@@ -80,6 +86,8 @@ def flexible(book: Book, lane: Lane) -> Iterator[WorkloadState]:
 
 def grow(book: Book, lane: Lane) -> None:
     """Give what nobody waits for to those who want more."""
+    if book.claim is not None:
+        return
     for workload in list(flexible(book, lane)):
         attempt, option = workload.attempts[-1], option_of(workload)
         part, have = option.parts[0], groups(attempt)
@@ -88,29 +96,63 @@ def grow(book: Book, lane: Lane) -> None:
         for count in range(min(wanted(workload, option), room), have, -1):
             need = lane.places.need(replace(part, count=count - have))
             more = lane.places.fit(need) if need is not None else None
-            if more is not None:
-                used = {grant.group for grant in attempt.grants}
-                fresh = [number for number in range(count + have) if number not in used]
-                _order(book, workload, (*attempt.grants, *(replace(g, group=fresh[g.group]) for g in more)), ())
+            if more is None:
+                continue
+            used = {grant.group for grant in attempt.grants}
+            fresh = [number for number in range(count + have) if number not in used]
+            grants = (*attempt.grants, *(replace(each, group=fresh[each.group]) for each in more))
+            if _affordable(book, grants, attempt.grants):
+                _order(book, workload, grants, ())
                 break
 
 
 def shrink_for(book: Book, lane: Lane, entry: Entry) -> bool:
     """Let elastic work of no higher priority leave groups, so that the first blocked of a lane fits."""
     needs = [need for plan in entry[4].shape.plans for part in plan for other, need in part if other is lane]
-    missing = min((need.units for need in needs), default=0) - lane.places.whole_free()
-    missing -= sum(len(w.attempts[-1].leaving) for w in book.flexible.values() if w.attempts[-1].leaving)
-    spare = [
-        (-(groups(w.attempts[-1]) - _floor(w)), w.order, w)
-        for w in flexible(book, lane)
-        if -w.demand.priority >= entry[0]
-    ]
-    if missing <= 0 or sum(-surplus for surplus, _, _ in spare) <= 0:
+    units = min((need.units for need in needs), default=0)
+    missing = (
+        units
+        - lane.places.whole_free()
+        - sum(len(w.attempts[-1].leaving) for w in book.flexible.values() if _in(lane, w))
+    )
+    if missing > 0:
+        return _shrink(book, [w for w in flexible(book, lane) if -w.demand.priority >= entry[0]], missing, None)
+    lacking = _memory_missing(book, lane, units)
+    return lacking > 0 and _shrink(book, [w for w in flexible(book) if -w.demand.priority >= entry[0]], 0, lacking)
+
+
+def _memory_missing(book: Book, lane: Lane, units: int) -> int:
+    """Bytes that so many units of a lane lack, beyond what is being left already."""
+    if book.memory is None or not units:
+        return 0
+    coming = sum(book.memory_of(w.attempts[-1].leaving) for w in book.flexible.values() if w.attempts[-1].leaving)
+    return book.state.fleet.overhead + units * lane.pool.footprint - book.memory - coming
+
+
+def _shrink(book: Book, able: list[WorkloadState], missing: int, memory: int | None) -> bool:
+    """Let groups be left until that many units (or bytes) come free; nothing at all where all would not be enough."""
+    spare = [(groups(w.attempts[-1]) - _floor(w), w) for w in able]
+    worth = {w.key: _worth(book, w, memory is not None) for _, w in spare}
+    left = missing if memory is None else memory
+    if sum(surplus * worth[w.key] for surplus, w in spare if surplus > 0) < left:
         return False
-    for surplus, _, workload in sorted(spare, key=lambda each: each[:2]):
-        if missing > 0 and surplus < 0:
-            missing -= leave(book, workload, min(-surplus, missing))
+    for surplus, workload in sorted(spare, key=lambda each: (-each[0], each[1].order)):
+        if left > 0 and surplus > 0:
+            count = min(surplus, -(-left // worth[workload.key]))
+            leave(book, workload, count)
+            left -= count * worth[workload.key]
     return True
+
+
+def _worth(book: Book, workload: WorkloadState, memory: bool) -> int:
+    """What one group that is left frees: units, or bytes."""
+    attempt = workload.attempts[-1]
+    held = book.memory_of(attempt.grants) if memory else len(attempt.grants)
+    return max(1, held // groups(attempt))
+
+
+def _in(lane: Lane, workload: WorkloadState) -> bool:
+    return any(grant.pool == lane.pool.name for grant in workload.attempts[-1].leaving)
 
 
 def _floor(workload: WorkloadState) -> int:
@@ -118,14 +160,13 @@ def _floor(workload: WorkloadState) -> int:
     return wanted(workload, option) if workload.demand.kind == "serve" else option.minimum or 1
 
 
-def leave(book: Book, workload: WorkloadState, count: int) -> int:
-    """Order the last `count` groups of an attempt to be left; how many units that frees."""
+def leave(book: Book, workload: WorkloadState, count: int) -> None:
+    """Order the last `count` groups of an attempt to be left."""
     attempt = workload.attempts[-1]
     numbers = list(dict.fromkeys(grant.group for grant in attempt.grants))
     going = set(numbers[len(numbers) - count :])
     left = tuple(grant for grant in attempt.grants if grant.group in going)
     _order(book, workload, tuple(grant for grant in attempt.grants if grant.group not in going), left)
-    return len(left)
 
 
 def _order(book: Book, workload: WorkloadState, grants: tuple[Grant, ...], leaving: tuple[Grant, ...]) -> None:
