@@ -14,7 +14,7 @@ from world import Limits, Queue, Site, demand, gpus, nodes, slices, tpu
 from stellwerk.scheduling import Scheduler
 from stellwerk.scheduling import events as ev
 from stellwerk.scheduling.codec import canonical, decode_event, decode_state, encode
-from stellwerk.scheduling.model import Demand, Fleet
+from stellwerk.scheduling.model import Demand, Fleet, Pool
 
 CAUSES = ("user-error", "out-of-memory", "infrastructure")
 
@@ -26,6 +26,10 @@ def random_demand(rng: random.Random, key: str) -> Demand:
         replace(tpu(2), minimum=1, maximum=rng.randint(1, 3)),
         gpus(rng.randint(1, 30)),
         tpu(1, patience=rng.choice([0.0, 5.0, 50.0])),
+        tpu(rng.randint(1, 3), "2x2"),
+        replace(tpu(1, "2x4"), minimum=1, maximum=rng.randint(2, 5)),
+        tpu(rng.randint(1, 2), "4x4x4", "tpu-v5p"),
+        replace(tpu(1, "4x4x8", "tpu-v5p"), minimum=1, maximum=2),
     ]
     options = rng.sample(choices, rng.randint(1, 3))
     limits = Limits(wait=rng.choice([None, 500.0]), run=rng.choice([None, 300.0]), cost=rng.choice([None, 9.0]))
@@ -41,10 +45,30 @@ def random_demand(rng: random.Random, key: str) -> Demand:
 
 
 def random_site(rng: random.Random) -> Site:
+    size, handed_out = rng.choice([(0, None), (2, None), (2, 1)]), rng.choice(["units", "units", "subslices"])
     pools = (
-        slices(3, minimum=rng.randint(0, 3), buffer=rng.randint(0, 1), price=2.7, footprint=rng.choice([0, 2])),
-        nodes(3, minimum=rng.randint(0, 3), provision=rng.choice([0.0, 30.0]), idle=20.0),
+        slices(
+            3,
+            minimum=rng.randint(0, 3),
+            buffer=rng.randint(0, 1),
+            price=2.7,
+            footprint=size[0],
+            fixed=size[1],
+            layout=handed_out,
+        ),
+        nodes(
+            3,
+            minimum=rng.randint(0, 3),
+            provision=rng.choice([0.0, 30.0]),
+            idle=20.0,
+            lifetime=rng.choice([None, None, 200.0]),
+        ),
     )
+    if rng.random() < 0.5:
+        layout, least = rng.choice(["torus", "optical"]), rng.randint(0, 4)
+        pools += (
+            Pool("pod", "tpu-v5p", "4x4x16", None, 64, 16, 4, least, layout=layout, lifetime=least * 99.0 or None),
+        )
     queues = rng.choice(
         [
             (),

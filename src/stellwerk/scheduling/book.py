@@ -411,6 +411,9 @@ class Book:
         assert self.memory is not None
         self.memory += self.memory_of(grants)
         self.sized.update(dict.fromkeys(lane for lane in self.lanes.values() if lane.elastic and lane.heap))
+        for workload in self.flexible.values():
+            if (lane := self.lanes.get(workload.attempts[-1].grants[0].pool)) is not None:
+                self.dirty[lane] = None
         if self.claim is not None:
             self.claim = None
             self.dirty.update(dict.fromkeys(self.lanes.values()))

@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,10 @@ from local_world import KEY, World, world
 
 from stellwerk.backends.local.folder import attempt_folder
 from stellwerk.backends.local.journal import read
-from stellwerk.scheduling.commands import ProvisionUnit, RecycleUnit, ReleaseUnit
+from stellwerk.scheduling.commands import ProvisionUnit, RecycleUnit, ReleaseUnit, ResizeAttempt
 from stellwerk.scheduling.events import (
     AttemptEnded,
+    AttemptResized,
     AttemptStarted,
     CheckpointReported,
     DrainNoticed,
@@ -71,6 +73,18 @@ FAILS = """
 import ray
 ray.init()
 raise RuntimeError("no such luck")
+"""
+
+RESTARTS = """
+import ray, stellwerk, sys, time
+ray.init()
+me = stellwerk.current()
+count = sum(1 for node in ray.nodes() if node["Alive"] and "TPU" in node["Resources"])
+print(f"FOUND {me.attempt} {me.slices} {me.hosts} {count} {' '.join(me.units)}", flush=True)
+me.report(step=me.slices, checkpoint=f"at-{me.slices}")
+while me.slices < 2 and not me.should_stop():
+    time.sleep(0.05)
+sys.exit(75 if me.slices < 2 else 0)
 """
 
 V6E_2X2 = Part("main", "tpu-v6e", "2x2", 4)
@@ -138,6 +152,26 @@ def _check_hosts(log: str, unit: str) -> None:
     assert [node["resources"].get("TPU-v6e-8-head") for node in nodes] == [1, None]
     (head,) = [node for node in found["nodes"] if "TPU" not in node["resources"]]
     assert "CPU" not in head["resources"]
+
+
+def test_a_training_is_started_anew_in_its_attempt_when_it_grows(tmp_path: Path):
+    async def job() -> None:
+        async with world(tmp_path) as one:
+            (grant,) = one.launch(V6E_2X2, [_script(tmp_path, RESTARTS)], kind="train")
+            await one.until(CheckpointReported)
+            other = replace(grant, group=1, unit=grant.unit.replace("-0", "-1"))
+            order = ResizeAttempt(KEY, 1, 1, (grant, other))
+            one.backend.execute(order)
+            one.backend.execute(order)
+            end = await one.until(AttemptEnded)
+            assert (end.outcome, end.exit_code) == ("succeeded", 0), one.log("driver")
+            assert [event.resize for event in one.events if isinstance(event, AttemptResized)] == [1]
+            assert [event.step for event in one.events if isinstance(event, CheckpointReported)] == [1, 2]
+            found = [line for line in one.log("driver").splitlines() if line.startswith("FOUND")]
+            assert found == [f"FOUND 1 1 1 1 {grant.unit}", f"FOUND 1 2 2 2 {grant.unit} {other.unit}"]
+            one.assert_nothing_left()
+
+    asyncio.run(job())
 
 
 def test_a_users_exception_is_the_users(tmp_path: Path):

@@ -39,7 +39,8 @@ class Watch:
         self.results: dict[str, int | None] = {}
         self.present: list[dict[str, Any]] = list(self.plan["hosts"])
         """The hosts that the attempt has; while it is resized, also those that it had."""
-        self._numbers = len(self.present)
+        self.numbers = len(self.present)
+        """The number of the next new host."""
         self._units: dict[str, int] = dict(self.plan["units"])
 
     @property
@@ -87,7 +88,7 @@ class Watch:
     async def resize(self, command: ResizeAttempt) -> None:
         """Give the order to resize, as soon as the keeper listens; the end of an attempt is told in any case."""
         while not self.over:
-            order = resize_order(self.plan, self.present, self._numbers, command)
+            order = resize_order(self.plan, self.present, self.numbers, command)
             if self.order("resize", **order) or (self._keeper_is_gone() and not self.folder.kept()):
                 return
             await asyncio.sleep(_STEP_S)
@@ -130,20 +131,21 @@ class Watch:
 
     def _take(self) -> None:
         for record in self._reader.read():
-            self._learn(record)
+            self.learn(record)
             if record["seq"] > self.folder.acked():
                 self._tell(self, record)
                 self.folder.ack(record["seq"])
             self.over = self.over or record["kind"] == "ended"
 
-    def _learn(self, record: Record) -> None:
+    def learn(self, record: Record) -> None:
+        """Take a record into account."""
         match record["kind"]:
             case "command" | "command-ended":
                 self.results[record["id"]] = record.get("exit_code")
             case "resizing":
                 known = {host["number"] for host in self.present}
                 self.present = [*self.present, *(host for host in record["hosts"] if host["number"] not in known)]
-                self._numbers = max(self._numbers, 1 + max((host["number"] for host in self.present), default=-1))
+                self.numbers = max(self.numbers, 1 + max((host["number"] for host in self.present), default=-1))
                 self._units = self._units | dict(record["units"])
             case "resized":
                 self.present, self._units = list(record["hosts"]), dict(record["units"])

@@ -110,15 +110,23 @@ def shrink_for(book: Book, lane: Lane, entry: Entry) -> bool:
     """Let elastic work of no higher priority leave groups, so that the first blocked of a lane fits."""
     needs = [need for plan in entry[4].shape.plans for part in plan for other, need in part if other is lane]
     units = min((need.units for need in needs), default=0)
-    missing = (
-        units
-        - lane.places.whole_free()
-        - sum(len(w.attempts[-1].leaving) for w in book.flexible.values() if _in(lane, w))
-    )
-    if missing > 0:
-        return _shrink(book, [w for w in flexible(book, lane) if -w.demand.priority >= entry[0]], missing, None)
+    coming = sum(len(w.attempts[-1].leaving) for w in book.flexible.values() if _leaves(lane, w))
+    missing = max(0, units - lane.places.whole_free() - coming)
     lacking = _memory_missing(book, lane, units)
-    return lacking > 0 and _shrink(book, [w for w in flexible(book) if -w.demand.priority >= entry[0]], 0, lacking)
+    if not missing and not lacking:
+        return False
+    spare = [_Spare(book, lane, w) for w in flexible(book) if -w.demand.priority >= entry[0]]
+    return _shrink(book, [each for each in spare if each.groups > 0], missing, lacking)
+
+
+class _Spare:
+    """What an elastic attempt can give: so many groups, each of `units` in the lane and `memory` in bytes."""
+
+    def __init__(self, book: Book, lane: Lane, workload: WorkloadState) -> None:
+        grants, have = workload.attempts[-1].grants, groups(workload.attempts[-1])
+        self.workload, self.groups = workload, have - _floor(workload)
+        self.units = len(grants) // have if grants[0].pool == lane.pool.name else 0
+        self.memory = book.memory_of(grants) // have if book.memory is not None else 0
 
 
 def _memory_missing(book: Book, lane: Lane, units: int) -> int:
@@ -126,32 +134,24 @@ def _memory_missing(book: Book, lane: Lane, units: int) -> int:
     if book.memory is None or not units:
         return 0
     coming = sum(book.memory_of(w.attempts[-1].leaving) for w in book.flexible.values() if w.attempts[-1].leaving)
-    return book.state.fleet.overhead + units * lane.pool.footprint - book.memory - coming
+    return max(0, book.state.fleet.overhead + units * lane.pool.footprint - book.memory - coming)
 
 
-def _shrink(book: Book, able: list[WorkloadState], missing: int, memory: int | None) -> bool:
-    """Let groups be left until that many units (or bytes) come free; nothing at all where all would not be enough."""
-    spare = [(groups(w.attempts[-1]) - _floor(w), w) for w in able]
-    worth = {w.key: _worth(book, w, memory is not None) for _, w in spare}
-    left = missing if memory is None else memory
-    if sum(surplus * worth[w.key] for surplus, w in spare if surplus > 0) < left:
+def _shrink(book: Book, spare: list[_Spare], units: int, memory: int) -> bool:
+    """Let groups be left until so many units and bytes come free; nothing at all where all would not be enough."""
+    if sum(each.units * each.groups for each in spare) < units or sum(e.memory * e.groups for e in spare) < memory:
         return False
-    for surplus, workload in sorted(spare, key=lambda each: (-each[0], each[1].order)):
-        if left > 0 and surplus > 0:
-            count = min(surplus, -(-left // worth[workload.key]))
-            leave(book, workload, count)
-            left -= count * worth[workload.key]
+    for each in sorted(spare, key=lambda each: (-each.groups, each.workload.order)):
+        by_units = -(-units // each.units) if units > 0 and each.units else 0
+        by_memory = -(-memory // each.memory) if memory > 0 and each.memory else 0
+        count = min(each.groups, max(by_units, by_memory))
+        if count:
+            leave(book, each.workload, count)
+            units, memory = units - count * each.units, memory - count * each.memory
     return True
 
 
-def _worth(book: Book, workload: WorkloadState, memory: bool) -> int:
-    """What one group that is left frees: units, or bytes."""
-    attempt = workload.attempts[-1]
-    held = book.memory_of(attempt.grants) if memory else len(attempt.grants)
-    return max(1, held // groups(attempt))
-
-
-def _in(lane: Lane, workload: WorkloadState) -> bool:
+def _leaves(lane: Lane, workload: WorkloadState) -> bool:
     return any(grant.pool == lane.pool.name for grant in workload.attempts[-1].leaving)
 
 
