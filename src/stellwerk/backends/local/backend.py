@@ -92,10 +92,11 @@ class LocalBackend:
         if kind == "preempt":
             self._preempt(unit, incarnation)
             return
+        struck = False
         for watch in self._holders(unit, incarnation):
-            names = watch.hosts(unit)
-            watch.order("kill", hosts=names if kind == "kill-unit" or host is None else names[host : host + 1])
-        if not self._holders(unit, incarnation):
+            names = watch.hosts(unit, None if kind == "kill-unit" else host)
+            struck = bool(names) and watch.order("kill", hosts=names) or struck
+        if not struck:
             detail = f"chaos {kind}"
             self._soon(ev.HostChanged(time.time(), unit, incarnation, host or 0, up=False, detail=detail))
 

@@ -48,9 +48,9 @@ class Watch:
         """Unit -> incarnation that the attempt holds; while it is resized, also what it held."""
         return self._units
 
-    def hosts(self, unit: str) -> list[str]:
-        """Names of a unit's hosts, in order."""
-        return [host["name"] for host in self.present if host["unit"] == unit]
+    def hosts(self, unit: str, index: int | None = None) -> list[str]:
+        """Names of the hosts that the attempt has of a unit, in order; with `index` of that one alone."""
+        return [host["name"] for host in self.present if host["unit"] == unit and index in (None, host["index"])]
 
     def spawn(self) -> None:
         """Start the attempt's keeper, in a session of its own: it survives the controller."""
