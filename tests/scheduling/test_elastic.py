@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import dataclasses
 
-from world import Site, demand, gpus, nodes, slices, tpu
+from world import Limits, Site, demand, gpus, nodes, slices, tpu
 
 from stellwerk.scheduling import events as ev
 from stellwerk.scheduling.commands import ResizeAttempt, StopAttempt
 from stellwerk.scheduling.model import Option, Part, Pool
+from stellwerk.scheduling.spending import spent
 
 GIB = 2**30
 
@@ -123,3 +124,20 @@ def test_parts_of_units_are_counted_by_what_they_take_of_the_memory() -> None:
     assert site.codes("c") == [["capacity"]]
     site.finish("a")
     assert site.phase("c") == "running"
+
+
+def test_a_limit_to_its_cost_counts_what_it_held_at_each_time() -> None:
+    site = Site(slices(2, price=1.0))
+    site.obey()
+    site.submit(demand("e", elastic(1, 2), limits=Limits(cost=64.0)), demand("x", tpu(1)))
+    site.obey()
+    assert (groups(site, "e"), site.phase("x")) == (1, "running")
+    site.now = 3600.0
+    site.finish("x")
+    assert groups(site, "e") == 2
+    attempt = site.state.workloads["e"].attempts[0]
+    assert spent(site.state, attempt) == 16.0
+    site.pass_time(3600.0 + 1799.0)
+    assert site.phase("e") == "running"
+    site.pass_time(1.0)
+    assert site.state.workloads["e"].cause == "cost-limit"

@@ -12,7 +12,8 @@ from stellwerk.scheduling import explain
 from stellwerk.scheduling.book import Book
 from stellwerk.scheduling.lifecycle import end, stop
 from stellwerk.scheduling.model import NO_LIMITS, Cause
-from stellwerk.scheduling.state import Attempt, State, WorkloadState
+from stellwerk.scheduling.spending import price_per_hour, spent
+from stellwerk.scheduling.state import State, WorkloadState
 
 GRACE = 10.0
 """Seconds that code past a limit has to save its state."""
@@ -37,15 +38,6 @@ def _waited(book: Book, workload: WorkloadState) -> str:
     return f"waited {limit:.0f} s without starting" + (f": {'; '.join(dict.fromkeys(why))}" if why else "")
 
 
-def price_per_hour(state: State, attempt: Attempt) -> float:
-    """US dollars per hour of what an attempt holds; unknown prices count as nothing."""
-    total = 0.0
-    for grant in attempt.grants:
-        pool = state.pools.get(grant.pool)
-        total += grant.chips * (pool.price or 0.0) if pool else 0.0
-    return total
-
-
 def times(state: State, workload: WorkloadState) -> Iterator[tuple[Cause, float]]:
     """When each limit that counts now is reached."""
     limits = workload.demand.limits
@@ -59,9 +51,6 @@ def times(state: State, workload: WorkloadState) -> Iterator[tuple[Cause, float]
     if attempt.running is not None and limits.run is not None:
         yield "run-limit", attempt.running + limits.run
     if limits.cost is not None and (rate := price_per_hour(state, attempt)):
-        spent = sum(_cost(state, earlier) for earlier in workload.attempts[:-1])
-        yield "cost-limit", attempt.began + max(0.0, limits.cost - spent) * 3600.0 / rate
-
-
-def _cost(state: State, attempt: Attempt) -> float:
-    return price_per_hour(state, attempt) * ((attempt.finished or state.now) - attempt.began) / 3600.0
+        since = attempt.began if attempt.settled_at is None else attempt.settled_at
+        before = attempt.spent + sum(spent(state, earlier) for earlier in workload.attempts[:-1])
+        yield "cost-limit", since + max(0.0, limits.cost - before) * 3600.0 / rate

@@ -95,7 +95,7 @@ class LocalBackend:
         struck = False
         for watch in self._holders(unit, incarnation):
             names = watch.hosts(unit, None if kind == "kill-unit" else host)
-            struck = bool(names) and watch.order("kill", hosts=names) or struck
+            struck = (bool(names) and watch.order("kill", hosts=names)) or struck
         if not struck:
             detail = f"chaos {kind}"
             self._soon(ev.HostChanged(time.time(), unit, incarnation, host or 0, up=False, detail=detail))

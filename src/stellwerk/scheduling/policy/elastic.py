@@ -21,6 +21,7 @@ from stellwerk.scheduling.commands import ResizeAttempt
 from stellwerk.scheduling.index import Entry, Lane, WaitClass
 from stellwerk.scheduling.model import Grant, Option
 from stellwerk.scheduling.policy import backfill, queues
+from stellwerk.scheduling.spending import settle
 from stellwerk.scheduling.state import Attempt, WorkloadState
 
 STEADY = 300.0
@@ -171,16 +172,23 @@ def leave(book: Book, workload: WorkloadState, count: int) -> None:
 
 def _order(book: Book, workload: WorkloadState, grants: tuple[Grant, ...], leaving: tuple[Grant, ...]) -> None:
     attempt = workload.attempts[-1]
-    book.rebook(workload, attempt, grants, leaving)
+    _rebook(book, workload, grants, leaving)
     attempt.resizes += 1
     book.out.append(ResizeAttempt(workload.key, attempt.number, attempt.resizes, grants))
+
+
+def _rebook(book: Book, workload: WorkloadState, grants: tuple[Grant, ...], leaving: tuple[Grant, ...]) -> None:
+    """Let an attempt hold something else: what it has cost so far is written down, its limits come at another time."""
+    settle(book.state, workload.attempts[-1])
+    book.rebook(workload, workload.attempts[-1], grants, leaving)
+    book.schedule(workload)
 
 
 def resized(book: Book, workload: WorkloadState) -> None:
     """The attempt has left what it was told to leave."""
     attempt = workload.attempts[-1]
     attempt.settled = attempt.resizes
-    book.rebook(workload, attempt, attempt.grants, ())
+    _rebook(book, workload, attempt.grants, ())
 
 
 def load_reported(book: Book, workload: WorkloadState, load: float) -> None:
