@@ -141,3 +141,27 @@ def test_a_limit_to_its_cost_counts_what_it_held_at_each_time() -> None:
     assert site.phase("e") == "running"
     site.pass_time(1.0)
     assert site.state.workloads["e"].cause == "cost-limit"
+
+
+def test_a_unit_that_will_be_taken_away_is_left_where_enough_remains() -> None:
+    site = Site(slices(3))
+    site.obey()
+    site.submit(demand("e", elastic(1, 2)), demand("other", tpu(1)))
+    site.obey()
+    site.tell(ev.DrainNoticed(0.0, "v6e-0", 1, 30.0))
+    (order,) = resizes(site)
+    assert (site.phase("e"), [grant.unit for grant in order.grants], order.grace) == ("running", ["v6e-1"], 25.0)
+    site.obey()
+    assert site.state.units["v6e-0"].incarnation == 2
+    assert (groups(site, "e"), len(site.state.workloads["e"].attempts)) == (2, 1)
+
+
+def test_a_unit_that_cannot_be_spared_or_left_in_time_ends_the_attempt() -> None:
+    for least, deadline in ((2, 30.0), (1, 4.0)):
+        site = Site(slices(2))
+        site.obey()
+        site.submit(demand("e", elastic(least, 2)))
+        site.obey()
+        site.tell(ev.DrainNoticed(0.0, "v6e-0", 1, deadline))
+        assert not resizes(site) and site.phase("e") == "stopping"
+        assert site.state.workloads["e"].stop_cause == "infrastructure"

@@ -87,6 +87,23 @@ while me.slices < 2 and not me.should_stop():
 sys.exit(75 if me.slices < 2 else 0)
 """
 
+LEAVES_SLOWLY = """
+import pathlib, ray, stellwerk, time
+ray.init()
+me = stellwerk.current()
+me.report(step=me.slices, checkpoint="begun")
+while not me.leaving():
+    time.sleep(0.05)
+me.report(step=0, checkpoint="told")
+while not pathlib.Path("gate").exists():
+    time.sleep(0.05)
+me.let_go()
+while stellwerk.current().slices > 1:
+    time.sleep(0.05)
+me.report(step=stellwerk.current().slices, checkpoint="left")
+time.sleep(600)
+"""
+
 V6E_2X2 = Part("main", "tpu-v6e", "2x2", 4)
 V6E_2X4 = Part("main", "tpu-v6e", "2x4", 8, machine="ct6e-standard-4t")
 CPU = Part("main", "cpu", None, 1)
@@ -172,6 +189,51 @@ def test_a_training_is_started_anew_in_its_attempt_when_it_grows(tmp_path: Path)
             one.assert_nothing_left()
 
     asyncio.run(job())
+
+
+def test_a_resize_goes_on_while_no_controller_is_there_and_is_told_once(tmp_path: Path):
+    try:
+        order = asyncio.run(_resize_part_one(tmp_path))
+        (tmp_path / "gate").touch()
+        asyncio.run(_resize_part_two(tmp_path, order))
+    finally:
+        World(tmp_path).bury()
+
+
+async def _resize_part_one(home: Path) -> ResizeAttempt:
+    one = World(home)
+    await one.backend.open(one.report)
+    grants = one.launch(replace(V6E_2X2, count=2), [_script(home, LEAVES_SLOWLY)])
+    await one.until(CheckpointReported)
+    order = ResizeAttempt(KEY, 1, 1, grants[1:])
+    one.backend.execute(order)
+    await one.until(CheckpointReported, lambda event: event.uri == "told")
+    await one.backend.close()
+    return order
+
+
+async def _resize_part_two(home: Path, order: ResizeAttempt) -> None:
+    one = World(home)
+    try:
+        assert [(found.workload, found.attempt) for found in await one.backend.open(one.report)] == [(KEY, 1)]
+        one.backend.execute(order)
+        one.backend.execute(ReleaseUnit("gone-0", 1))
+        await one.until(UnitGone)
+        await one.until(CheckpointReported, lambda event: event.uri == "left")
+        (resized,) = [event for event in one.events if isinstance(event, AttemptResized)]
+        assert resized.resize == 1
+        one.backend.execute(ReleaseUnit("tpu-v6e-2x2-0", 1))
+        assert (await one.until(UnitGone, lambda event: event.unit == "tpu-v6e-2x2-0")).incarnation == 1
+        assert not any(isinstance(event, AttemptEnded) for event in one.events)
+        one.backend.execute(
+            ResizeAttempt(KEY, 1, 2, (order.grants[0], replace(order.grants[0], group=1, unit="other-0")))
+        )
+        one.stop(grace=0.0)
+        end = await one.until(AttemptEnded)
+        assert (end.outcome, end.cause) == ("stopped", "stopped-by-user")
+        one.assert_nothing_left()
+    finally:
+        await one.backend.close()
 
 
 def test_a_users_exception_is_the_users(tmp_path: Path):

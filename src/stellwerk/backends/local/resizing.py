@@ -4,7 +4,7 @@ Why: an elastic workload runs on what is free, and gives back what others need, 
 
 How it goes, step by step, in the keeper:
 
-1. notice    where units are left, or the code has to be started anew, the code is told and has `grace` seconds
+1. notice    where units are left, or the code has to be started anew, the code is told and has the order's `grace`
 2. move      the hosts of the units that are left are ended, those of the new units join the Ray cluster
 3. settle    the code is told what it holds now; the journal has `resized`, which is `AttemptResized` to the scheduler
 
@@ -27,9 +27,6 @@ from stellwerk.backends.local import hosts as host_plans
 from stellwerk.backends.local.planning import units_of
 from stellwerk.scheduling.commands import ResizeAttempt
 from stellwerk.scheduling.model import Pool
-
-GRACE_S = 30.0
-"""What the code of an attempt has to leave units: as long as a spot machine has from its notice to its end."""
 
 IN_PLACE = ("job", "cluster")
 """Kinds whose code goes on while units come and go; others are started anew."""
@@ -57,7 +54,7 @@ def resize_order(
         "hosts": [by_name[name] for name in names],
         "units": units_of(held),
         "context": context,
-        "grace": GRACE_S,
+        "grace": command.grace,
     }
 
 

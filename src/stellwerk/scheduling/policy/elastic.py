@@ -1,13 +1,12 @@
 """Elastic workloads: grown and shrunk in whole groups, between their minimum and their maximum.
 
-An elastic option starts with as many groups as are free, at least its minimum. It grows into what nobody waits
-for, and
+An elastic option starts with as many groups as are free, at least its minimum. It grows into what nobody waits for, and
 gives groups back when somebody is blocked who is of no lower priority, if that is enough to let them start: first who
-has the most beyond the minimum. Where one machine plays the fleet, its memory counts like units. A
-serving workload is as large as its load asks for (`LoadReported`, in groups): it grows at once, and shrinks when
-the load
-has been lower for `STEADY` seconds. Groups are told to leave first, and are free when the backend says that they are
-left (`AttemptResized`), so use never exceeds what there is and nothing is taken from under running code.
+has the most beyond the minimum. Where one machine plays the fleet, its memory counts like units. A serving workload
+is as large as its load asks for (`LoadReported`, in groups): it grows at once, and shrinks when the load has been lower
+for `STEADY` seconds. Groups are told to leave first, and are free when the backend says that they are left
+(`AttemptResized`), so use never exceeds what there is and nothing is taken from under running code. A unit that the
+provider will take away is left in the same way, where enough of the attempt remains.
 """
 
 from __future__ import annotations
@@ -23,6 +22,12 @@ from stellwerk.scheduling.model import Grant, Option
 from stellwerk.scheduling.policy import backfill, queues
 from stellwerk.scheduling.spending import settle
 from stellwerk.scheduling.state import Attempt, WorkloadState
+
+GRACE = 30.0
+"""Seconds that code has to leave groups."""
+
+MARGIN = 5.0
+"""Seconds before a unit is taken away by which its hosts have to be left."""
 
 STEADY = 300.0
 """Seconds that a lower load must last before a serving workload is shrunk."""
@@ -163,18 +168,36 @@ def _floor(workload: WorkloadState) -> int:
 
 def leave(book: Book, workload: WorkloadState, count: int) -> None:
     """Order the last `count` groups of an attempt to be left."""
+    numbers = list(dict.fromkeys(grant.group for grant in workload.attempts[-1].grants))
+    _leave(book, workload, set(numbers[len(numbers) - count :]), GRACE)
+
+
+def give_up(book: Book, workload: WorkloadState, unit: str, grace: float) -> bool:
+    """Let an elastic attempt leave a unit that is taken away in `grace` seconds, if enough of it remains."""
     attempt = workload.attempts[-1]
-    numbers = list(dict.fromkeys(grant.group for grant in attempt.grants))
-    going = set(numbers[len(numbers) - count :])
-    left = tuple(grant for grant in attempt.grants if grant.group in going)
-    _order(book, workload, tuple(grant for grant in attempt.grants if grant.group not in going), left)
+    running = workload.phase in ("starting", "running") and attempt.settled == attempt.resizes
+    if workload.key not in book.flexible or not running or grace < MARGIN:
+        return False
+    going = {grant.group for grant in attempt.grants if grant.unit == unit}
+    if groups(attempt) - len(going) < (option_of(workload).minimum or 1):
+        return False
+    _leave(book, workload, going, grace - MARGIN)
+    return True
 
 
-def _order(book: Book, workload: WorkloadState, grants: tuple[Grant, ...], leaving: tuple[Grant, ...]) -> None:
+def _leave(book: Book, workload: WorkloadState, going: set[int], grace: float) -> None:
+    grants = workload.attempts[-1].grants
+    left = tuple(grant for grant in grants if grant.group in going)
+    _order(book, workload, tuple(grant for grant in grants if grant.group not in going), left, grace)
+
+
+def _order(
+    book: Book, workload: WorkloadState, grants: tuple[Grant, ...], leaving: tuple[Grant, ...], grace: float = GRACE
+) -> None:
     attempt = workload.attempts[-1]
     _rebook(book, workload, grants, leaving)
     attempt.resizes += 1
-    book.out.append(ResizeAttempt(workload.key, attempt.number, attempt.resizes, grants))
+    book.out.append(ResizeAttempt(workload.key, attempt.number, attempt.resizes, grants, grace))
 
 
 def _rebook(book: Book, workload: WorkloadState, grants: tuple[Grant, ...], leaving: tuple[Grant, ...]) -> None:

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from stellwerk.scheduling.book import Book
 from stellwerk.scheduling.lifecycle import stop
+from stellwerk.scheduling.policy import elastic
 from stellwerk.scheduling.state import UnitState
 from stellwerk.scheduling.timers import notice
 
@@ -34,8 +35,8 @@ def leave(book: Book, unit: UnitState, detail: str, grace: float) -> None:
 
 
 def stop_holders(book: Book, unit: UnitState, grace: float) -> None:
-    """Stop every attempt that holds some of a unit; it is not the fault of any."""
+    """Stop every attempt that holds some of a unit, or let an elastic one leave it; it is not the fault of any."""
     for key in list(unit.held):
         workload = book.state.workloads[key]
-        if workload.phase != "stopping":
+        if workload.phase != "stopping" and not elastic.give_up(book, workload, unit.name, grace):
             stop(book, workload, "infrastructure", grace)
