@@ -43,6 +43,8 @@ assert (count, epochs) == (4, "7"), (count, epochs)
 me = stellwerk.current()
 assert me.units == units and me.hosts == 1 and me.emulated
 me.report(step=5, checkpoint=str(me.checkpoint_dir / "5"))
+with open("output.txt", "w") as file:
+    file.write("kept")
 print("driver is done")
 """
 
@@ -88,14 +90,14 @@ sys.exit(75 if me.slices < 2 else 0)
 """
 
 LEAVES_SLOWLY = """
-import pathlib, ray, stellwerk, time
+import os, pathlib, ray, stellwerk, time
 ray.init()
 me = stellwerk.current()
 me.report(step=me.slices, checkpoint="begun")
 while not me.leaving():
     time.sleep(0.05)
 me.report(step=0, checkpoint="told")
-while not pathlib.Path("gate").exists():
+while not pathlib.Path(os.environ["GATE"]).exists():
     time.sleep(0.05)
 me.let_go()
 while stellwerk.current().slices > 1:
@@ -110,7 +112,8 @@ CPU = Part("main", "cpu", None, 1)
 
 
 def _script(home: Path, text: str) -> str:
-    (home / "script.py").write_text(text)
+    (home / "code").mkdir()
+    (home / "code" / "script.py").write_text(text)
     return "script.py"
 
 
@@ -125,6 +128,8 @@ def test_a_job_on_one_slice(tmp_path: Path):
             assert one.events[1].step == 5
             assert "driver is done" in one.log("driver")
             assert "on the host" in one.log("tpu-v6e-2x2-0-host-0")
+            assert (attempt_folder(tmp_path, KEY, 1).work / "output.txt").read_text() == "kept"
+            assert [path.name for path in (tmp_path / "code").iterdir()] == ["script.py"]
             one.assert_nothing_left()
 
     asyncio.run(job())
@@ -203,7 +208,8 @@ def test_a_resize_goes_on_while_no_controller_is_there_and_is_told_once(tmp_path
 async def _resize_part_one(home: Path) -> ResizeAttempt:
     one = World(home)
     await one.backend.open(one.report)
-    grants = one.launch(replace(V6E_2X2, count=2), [_script(home, LEAVES_SLOWLY)])
+    gate = {"GATE": str(home / "gate")}
+    grants = one.launch(replace(V6E_2X2, count=2), [_script(home, LEAVES_SLOWLY)], env=gate)
     await one.until(CheckpointReported)
     order = ResizeAttempt(KEY, 1, 1, grants[1:])
     one.backend.execute(order)

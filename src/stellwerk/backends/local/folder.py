@@ -3,7 +3,7 @@
 `plan.json` (what to run; it has the token, 0600), `keeper.lock` (held while the keeper lives), `journal.jsonl`,
 `acked` (the last record that the controller has made its own), `reports.jsonl`, `drain.json`, `allocation.json` (what
 is held now, and what is about to be left, once it was resized), `released` (the code has left that), `outcome.json`,
-`logs/`.
+`logs/`, and `work/`: the attempt's own copy of the bundle, where its code runs and what it writes there stays.
 Beside the attempts lies `checkpoints/`, which they share. Sockets and Ray's own files need short paths and are in
 `/tmp/sw-XXXXXXXX`, which the plan names.
 """
@@ -38,6 +38,7 @@ class AttemptFolder:
         self.released = path / "released"
         self.outcome = path / "outcome.json"
         self.logs = path / "logs"
+        self.work = path / "work"
 
     @property
     def workload(self) -> str:

@@ -92,9 +92,17 @@ class Keeper:
         self._record("ended", **self._ending.to_json())
 
     def _begin(self) -> None:
+        self._unpack()
         self._cluster = Cluster(self._plan, self._run_dir, self._folder.logs, self._env)
         self._selector.register(self._cluster, selectors.EVENT_READ, self._on_cluster)
         self._cluster.start_head()
+
+    def _unpack(self) -> None:
+        """A copy of the bundle for this attempt alone: what its code writes beside itself changes no other attempt."""
+        if self._plan["bundle"] is None:
+            self._folder.work.mkdir(mode=0o700)
+        else:
+            shutil.copytree(self._plan["bundle"], self._folder.work, symlinks=True)
 
     def _turn(self) -> None:
         """Wait for something to happen, at most until the next poll, and deal with it."""

@@ -59,7 +59,8 @@ def make_plan(home: Path, folder: AttemptFolder, launch: Launch, taken: Mapping[
         "driver_env": host_plans.jax_on_cpu(hosts[0].devices) if emulated and hosts else {},
         "env": dict(launch.declaration.get("env") or {}),
         "protected": _protected(str(run_dir / "token"), context),
-        "cwd": _working_folder(launch.declaration, folder),
+        "bundle": _bundle(launch.declaration),
+        "cwd": str(folder.work),
         "entrypoint": _entrypoint(launch, folder),
     }
 
@@ -129,9 +130,9 @@ def _python_path(present: str) -> Iterable[str]:
     return parts if root in parts or "site-packages" in root else [root, *parts]
 
 
-def _working_folder(declaration: Mapping[str, Any], folder: AttemptFolder) -> str:
+def _bundle(declaration: Mapping[str, Any]) -> str | None:
     path = str(declaration.get("working_dir") or "")
-    return path if path and Path(path).is_dir() else str(folder.path)
+    return path if path and Path(path).is_dir() else None
 
 
 def _entrypoint(launch: Launch, folder: AttemptFolder) -> list[str] | None:
