@@ -22,7 +22,7 @@ from stellwerk.runtime.outside import description
 
 VARIABLE = "STELLWERK_CONTEXT"
 UNIT_VARIABLE = "STELLWERK_UNIT"
-"""On a host: the unit that it belongs to."""
+"""On a host: the unit, or the part of a unit, that it belongs to."""
 
 _log = logging.getLogger("stellwerk.runtime")
 
@@ -75,7 +75,10 @@ class Context:
         return float(deadline) if isinstance(deadline, int | float) else None
 
     def leaving(self) -> tuple[str, ...]:
-        """The units of an elastic workload that are about to be taken away, while the rest stays; asked anew."""
+        """The units of an elastic workload that are about to be taken away, while the rest stays; asked anew.
+
+        A part of a unit is named by its slice, as in `TPU_NAME`.
+        """
         units = _notice(self.allocation_file).get("leaving")
         return tuple(map(str, cast("list[Any]", units))) if isinstance(units, list) else ()
 

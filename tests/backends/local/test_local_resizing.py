@@ -40,7 +40,7 @@ def test_a_sub_slice_is_a_slice_of_its_own_on_the_right_hosts() -> None:
     ]  # fmt: skip
     real = host_environment(shape("tpu-v6e", "2x4", "ct6e-standard-4t"), "v-1-at-2-0", 1, ["127.1.1.2", "127.1.1.3"])
     assert real.items() <= hosts[1].env.items()
-    assert (hosts[1].devices, hosts[1].env["STELLWERK_UNIT"]) == (4, "v-1")
+    assert (hosts[1].devices, hosts[1].env["STELLWERK_UNIT"]) == (4, "v-1-at-2-0")
     assert allocation(held) == {"units": ["v-1"], "slices": 2, "hosts": 4, "chips": 16}
 
 
@@ -156,6 +156,20 @@ def test_a_watch_that_reads_the_journal_again_knows_the_same(tmp_path_factory: A
     for record in records:
         again.learn(record)
     assert (again.present, again.units, again.numbers) == (live.present, live.units, live.numbers)
+
+
+def test_a_part_of_a_unit_leaves_by_its_name(tmp_path: Path) -> None:
+    folder = attempt_folder(tmp_path, "k", 1)
+    halves = tuple(Grant("main", group, "v", "v-1", 1, 8, 2, f"{2 * group},0/2x4") for group in (0, 1))
+    option = Option("short", (part("2x4", 8),), minimum=1, maximum=2)
+    launch = Launch(StartAttempt("k", 1, 0, halves), "n", "job", option, {"entrypoint": "x"}, Fleet((V6E,)))
+    plan = make_plan(tmp_path, folder, launch, {})
+    os.rmdir(plan["run_dir"])
+    order = json.loads(json.dumps(resize_order(plan, plan["hosts"], 4, ResizeAttempt("k", 1, 1, halves[:1]))))
+    found = Resizing.of(order, plan["hosts"], restart=False)
+    assert found.leaving == ["v-1-at-2-0-host-2", "v-1-at-2-0-host-3"]
+    assert (found.units_left(plan["hosts"]), order["units"]) == (["v-1-at-2-0"], [["v-1", 1]])
+    assert (order["context"]["slices"], order["context"]["hosts"], order["context"]["chips"]) == (1, 2, 8)
 
 
 def _after(address: str, steps: int) -> str:

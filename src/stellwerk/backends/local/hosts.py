@@ -230,7 +230,7 @@ def _environment(
     env = {
         "RAY_NODE_TYPE_NAME": part.pool.name,
         "RAY_NODE_MARKET_TYPE": part.pool.market,
-        "STELLWERK_UNIT": part.unit,
+        "STELLWERK_UNIT": part.name,
     }
     if part.topology is not None and part.pool.emulated:
         env |= host_environment(slice_shape(part.pool, part.topology), part.slice, worker, addresses)

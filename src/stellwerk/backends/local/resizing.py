@@ -90,9 +90,10 @@ class Resizing:
         return cls(int(order["resize"]), hosts, units, context, float(order["grace"]), leaving, joining, restart)
 
     def units_left(self, present: Sequence[Host]) -> list[str]:
-        """The units of which nothing will be held any more."""
-        staying = {host["unit"] for host in self.hosts}
-        return list(dict.fromkeys(host["unit"] for host in present if host["unit"] not in staying))
+        """The units, and the parts of units, of which nothing will be held any more."""
+        staying = {host["env"]["STELLWERK_UNIT"] for host in self.hosts}
+        names = (host["env"]["STELLWERK_UNIT"] for host in present)
+        return list(dict.fromkeys(name for name in names if name not in staying))
 
     def told(self, leaving: Sequence[str], deadline: float | None, before: Mapping[str, Any] | None) -> dict[str, Any]:
         """What the code is told: what it holds (`before` while it still does), and what it has to leave until when."""
