@@ -15,7 +15,7 @@ from stellwerk.scheduling import plain
 from stellwerk.scheduling.book import Book
 from stellwerk.scheduling.dispatch import arrived
 from stellwerk.scheduling.lifecycle import attempt_ended, end, stop
-from stellwerk.scheduling.policy import elastic, fallback, provisioning
+from stellwerk.scheduling.policy import elastic, fallback, lifetime, provisioning
 from stellwerk.scheduling.state import CoolDown, UnitState, WorkloadState
 
 
@@ -84,21 +84,19 @@ def _host_changed(book: Book, event: ev.HostChanged) -> None:
         unit.phase, unit.since = "broken", book.state.now
         unit.detail = event.detail or f"host {event.host} lost"
         book.unit_changed(unit)
-        _stop_holders(book, unit, 0.0)
+        lifetime.stop_holders(book, unit, 0.0)
 
 
 def _drain_noticed(book: Book, event: ev.DrainNoticed) -> None:
     unit = _current(book, event.unit, event.incarnation)
-    if unit is not None and not unit.leaving:
-        unit.leaving, unit.detail = True, "will be taken away"
-        book.unit_changed(unit)
-        _stop_holders(book, unit, max(0.0, event.deadline - book.state.now))
+    if unit is not None:
+        lifetime.leave(book, unit, "will be taken away", max(0.0, event.deadline - book.state.now))
 
 
 def _unit_gone(book: Book, event: ev.UnitGone) -> None:
     unit = _current(book, event.unit, event.incarnation)
     if unit is not None:
-        _stop_holders(book, unit, 0.0)
+        lifetime.stop_holders(book, unit, 0.0)
         book.unit_gone(unit)
 
 
@@ -176,13 +174,6 @@ def _live(book: Book, key: str, attempt: int) -> WorkloadState | None:
     if workload is None or workload.phase in ("waiting", "ended") or workload.attempts[-1].number != attempt:
         return None
     return workload
-
-
-def _stop_holders(book: Book, unit: UnitState, grace: float) -> None:
-    for key in list(unit.held):
-        workload = book.state.workloads[key]
-        if workload.phase != "stopping":
-            stop(book, workload, "infrastructure", grace)
 
 
 FOLD: dict[type[Any], Callable[[Book, Any], bool | None]] = {

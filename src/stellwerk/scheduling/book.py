@@ -21,7 +21,7 @@ from stellwerk.scheduling.placement.units import natural
 from stellwerk.scheduling.policy import fairshare, queues
 from stellwerk.scheduling.policy.rules import RULES, Rules, by_share, remaining, rules_for
 from stellwerk.scheduling.state import Attempt, State, UnitState, WorkloadState
-from stellwerk.scheduling.timers import Timers
+from stellwerk.scheduling.timers import Timers, notice
 
 MOST_UNPARKED = 64
 """Classes of a cohort that are looked at again when one of its queues gives chips back."""
@@ -424,7 +424,10 @@ class Book:
             self._charge(account, workload.demand, attempt.option, grants + leaving, 1)
             self._charge(account, workload.demand, attempt.option, before, -1)
         if self.memory is not None:
-            self.memory += self.memory_of(before) - self.memory_of(grants + leaving)
+            gained = self.memory_of(before) - self.memory_of(grants + leaving)
+            self.memory += gained
+            if gained > 0 and self.claim is not None:
+                self._claim_over()
 
     def _freed(self, lane: Lane) -> None:
         if lane.heap or lane.elastic or self.flexible:
@@ -436,15 +439,22 @@ class Book:
         assert self.memory is not None
         self.memory += self.memory_of(grants)
         self.sized.update(dict.fromkeys(lane for lane in self.lanes.values() if lane.elastic and lane.heap))
+        for workload in self.flexible.values():
+            if (lane := self.lanes.get(workload.attempts[-1].grants[0].pool)) is not None:
+                self.dirty[lane] = None
         if self.claim is not None:
             self.claim = None
             self.dirty.update(dict.fromkeys(self.lanes.values()))
 
     def memory_of(self, grants: tuple[Grant, ...]) -> int:
         """Bytes that an attempt with these grants takes of the machine that plays them."""
-        held = {(grant.pool, grant.unit) for grant in grants}
+        held: dict[tuple[str, str], int] = {}
+        for grant in grants:
+            unit = grant.pool, grant.unit
+            held[unit] = held.get(unit, 0) + grant.chips
         pools = self.state.pools
-        return self.state.fleet.overhead + sum(pools[pool].footprint for pool, _ in held if pool in pools)
+        parts = (pools[pool].memory_of(chips) for (pool, _), chips in held.items() if pool in pools)
+        return self.state.fleet.overhead + sum(parts)
 
     def _charge(self, account: Account, demand: Demand, option: int, grants: tuple[Grant, ...], sign: int) -> None:
         """Book chips on a queue's account, or off it, and what follows for the order and for who was held back."""
@@ -521,6 +531,9 @@ class Book:
         if lane is None:
             return
         self.members[unit.pool][unit.name] = unit
+        if (lifetime := lane.pool.lifetime) is not None:
+            at = unit.since + lifetime - notice(lifetime)
+            self.timers.set(("unit", unit.name), at if unit.phase == "up" and not unit.leaving else None)
         if unit.phase == "up" and not unit.leaving:
             lane.places.put(unit)
         elif unit.phase in ("provisioning", "recycling"):
@@ -535,6 +548,7 @@ class Book:
             self.mean(unit, None)
         del self.state.units[unit.name]
         self.attention.pop(unit.name, None)
+        self.timers.due.pop(("unit", unit.name), None)
         lane = self.lanes.get(unit.pool)
         if lane is not None:
             self.members[unit.pool].pop(unit.name, None)

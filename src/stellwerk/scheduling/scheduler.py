@@ -25,7 +25,16 @@ from stellwerk.scheduling.events import Event
 from stellwerk.scheduling.index import Lane
 from stellwerk.scheduling.invariants import check
 from stellwerk.scheduling.model import Demand, Reason
-from stellwerk.scheduling.policy import elastic, fairshare, fallback, promises, provisioning, queues, sjf
+from stellwerk.scheduling.policy import (
+    elastic,
+    fairshare,
+    fallback,
+    lifetime,
+    promises,
+    provisioning,
+    queues,
+    sjf,
+)
 from stellwerk.scheduling.policy.promises import Promise
 from stellwerk.scheduling.policy.rules import old_at
 from stellwerk.scheduling.state import State, WorkloadState, copied
@@ -151,6 +160,8 @@ class Scheduler:
                 self._workload_due(book.state.workloads[name])
             elif kind == "pool" and name in book.lanes:
                 _cool_down_over(book, book.lanes[name])
+            elif kind == "unit" and name in book.state.units:
+                lifetime.over(book, book.state.units[name])
             elif kind == "shares":
                 fairshare.tick(book)
 

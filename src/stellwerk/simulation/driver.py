@@ -13,9 +13,18 @@ from dataclasses import dataclass, field
 from heapq import heappop, heappush
 from itertools import count
 
-from stellwerk.scheduling.commands import Command, ProvisionUnit, RecycleUnit, ReleaseUnit, StartAttempt, StopAttempt
+from stellwerk.scheduling.commands import (
+    Command,
+    ProvisionUnit,
+    RecycleUnit,
+    ReleaseUnit,
+    ResizeAttempt,
+    StartAttempt,
+    StopAttempt,
+)
 from stellwerk.scheduling.events import (
     AttemptEnded,
+    AttemptResized,
     CheckpointReported,
     Event,
     FleetChanged,
@@ -146,6 +155,8 @@ class Run:
                 self._provision(command)
             elif isinstance(command, ReleaseUnit):
                 self._pending.append(UnitGone(self.now, command.unit, command.incarnation))
+            elif isinstance(command, ResizeAttempt):
+                self._pending.append(AttemptResized(self.now, command.workload, command.attempt, command.resize))
             else:
                 self._order(command)
 

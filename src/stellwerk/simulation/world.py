@@ -83,5 +83,5 @@ class World(Run):
 
 
 def steady(pools: Sequence[Pool]) -> bool:
-    """Whether these pools neither grow nor shrink."""
-    return all(pool.minimum == pool.maximum for pool in pools)
+    """Whether these pools neither grow nor shrink, and their units stay."""
+    return all(pool.minimum == pool.maximum and pool.lifetime is None for pool in pools)

@@ -303,6 +303,12 @@ class CountIndex:
         chips = whole * self._chips or max((left for left, mask in enumerate(self._buckets) if mask), default=0)
         return chips, f"{chips} chips"
 
+    def fragmentation(self) -> float:
+        """How far the largest placeable group is from what the free chips would make, 0 to 1; 0 for whole slices."""
+        if self.pool.topology is not None or not self.free:
+            return 0.0
+        return 1 - self.largest()[0] / self.free
+
     def whole_free(self, avoid: int = 0) -> int:
         """Units that are wholly free, and not in `avoid`."""
         return (self._buckets[self._chips] & ~avoid).bit_count()

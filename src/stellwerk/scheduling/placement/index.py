@@ -112,6 +112,13 @@ class PoolIndex(Protocol):
         """The largest group that could be placed now: its chips, and its shape in words (`2x4`, `12 chips`)."""
         ...
 
+    def fragmentation(self) -> float:
+        """How far the largest group that could be placed now is from what all free chips together would make.
+
+        0 when they lie as well as they could (or none is free), towards 1 when they are scattered.
+        """
+        ...
+
     def whole_free(self, avoid: int = 0) -> int:
         """Units that are wholly free, and not in `avoid`."""
         ...
