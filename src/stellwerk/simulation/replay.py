@@ -59,11 +59,13 @@ def replay(
     *,
     names: Mapping[str, str | None] | None = None,
     bounds: Limits | None = None,
+    limited: bool = True,
     watch: Watch = nullcontext,
 ) -> Outcome:
     """Run a trace through the scheduler until everything has ended.
 
-    `names` are shown as `fleet`, `trace`, `failures`; `bounds` are the trace's limits where they are known already.
+    `names` are shown as `fleet`, `trace`, `failures`; `bounds` are the trace's limits where they are known already;
+    without `limited` there are none.
     Raises `ValueError` for a trace that names no hardware, on a fleet of several accelerators.
     """
     settings = settings or Settings()
@@ -82,7 +84,7 @@ def replay(
         jobs=jobs,
         spans=list(world.spans()),
         units=list(world.units()),
-        limits=bounds if bounds is not None else limits_of(fleet.pools, jobs),
+        limits=bounds if bounds is not None or not limited else limits_of(fleet.pools, jobs),
         preemptions=world.preemptions,
         wall_s=wall,
         ended=max((job.end for job in jobs if job.end is not None), default=0.0),
