@@ -251,13 +251,15 @@ def _moment(since: str, now: float) -> float | None:
 
 def _compared(recorded: Recorded, question: Question, both: bool) -> tuple[Comparison, Comparison]:
     """The comparison for the figures, and that for the workloads that are not over: with `both`, if it came now."""
+    from stellwerk.simulation.traces.log import folded
     from stellwerk.simulation.whatif import what_if
 
+    full = folded(recorded.events)
     with _bar() if sys.stderr.isatty() else nullcontext() as watch:
-        figures = what_if(recorded, question, watch)
+        figures = what_if(recorded, question, watch, full)
         if not both or question.since is not None:
             return figures, figures
-        coming = what_if(recorded, replace(question, since=question.now), watch)
+        coming = what_if(recorded, replace(question, since=question.now), watch, full)
         over = tuple(line for line in figures.lines if line.state == "ended")
         return figures, replace(coming, lines=coming.lines + over)
 

@@ -37,11 +37,12 @@ from stellwerk.scheduling.state import WorkloadState
 from stellwerk.simulation.changed import Change
 from stellwerk.simulation.continued import ContinuedWorld, KnownJob
 from stellwerk.simulation.outcome import distribution
+from stellwerk.simulation.replay import collected_later
 from stellwerk.simulation.traces.log import Recorded, folded, last_option, running_time
 from stellwerk.simulation.world import Span
 
 SAMPLES = 20
-_MOST_REPLAYED = 100_000
+_MOST_REPLAYED = 30_000
 _FEWEST = 3
 INF = float("inf")
 _ENDLESS = ("serve", "cluster")
@@ -118,15 +119,21 @@ class Comparison:
     lines: tuple[Line, ...]
 
 
-def what_if(recorded: Recorded, question: Question, watch: Watch | None = None) -> Comparison:
-    """Replay a log with a change and without. `watch` is told of every replay that is done."""
-    asked = _Asked(recorded.events, question)
+def what_if(
+    recorded: Recorded, question: Question, watch: Watch | None = None, full: Scheduler | None = None
+) -> Comparison:
+    """Replay a log with a change and without. `watch` is told of every replay that is done.
+
+    `full` is the scheduler that has learnt the whole log, where it is known already; it is not changed.
+    """
+    asked = _Asked(recorded.events, question, full or folded(recorded.events))
     sides = (_Side(Change()), _Side(question.change))
     for sample in range(asked.samples):
         durations = asked.durations(sample)
         worlds = [asked.world(side.change, durations) for side in sides]
         for number, world in enumerate(worlds):
-            world.run()
+            with collected_later():
+                world.run()
             if watch is not None:
                 watch(2 * sample + number + 1, 2 * asked.samples)
         _note(asked, sides, worlds)
@@ -147,13 +154,13 @@ def what_if(recorded: Recorded, question: Question, watch: Watch | None = None) 
 class _Asked:
     """A question made ready: the state at which the replay begins, and what is known of every workload."""
 
-    def __init__(self, events: Sequence[Event], question: Question) -> None:
+    def __init__(self, events: Sequence[Event], question: Question, full: Scheduler) -> None:
         self.question = question
         first = events[0].at if events else question.now
         self.since = first if question.since is None else min(max(question.since, first), question.now)
         past = 0 if self.since <= first else sum(event.at <= self.since for event in events)
         self.events = events[past:]
-        self.full = folded(events)
+        self.full = full
         self.begin = self.full if past == len(events) else folded(events[:past])
         self.history = _learnt(self.full.state.workloads.values())
         starts = [start for each in self.full.state.workloads.values() for start in _starts(each)]
