@@ -30,12 +30,18 @@ runtime: 10m
 """
 
 
+def log(home: Path, durations: list[float]) -> None:
+    """The log of workloads one after the other, 700 s after the last but one began."""
+    jobs = [(600.0 * i, took, demand(f"w{i}", 4, 2400.0)) for i, took in enumerate(durations)]
+    events, _ = events_of(FLEET, jobs)
+    now = sum(durations[:-2]) + 700.0
+    written(home, [*until(events, now), Woke(EPOCH + now)], DECLARED)
+
+
 @pytest.fixture(autouse=True)
 def files(environment: None, tmp_path: Path, home: Path) -> None:
-    """A log of six workloads, two of which are not over: one runs and one waits."""
-    jobs = [(600.0 * i, 1200.0, demand(f"w{i}", 4, 1200.0 if i < 4 else 2400.0)) for i in range(6)]
-    events, _ = events_of(FLEET, jobs)
-    written(home, until(events, 5500.0), DECLARED)
+    """A log of twelve workloads that take half of what was said; one of them still runs and one waits."""
+    log(home, [1200.0] * 12)
     (tmp_path / "train.yaml").write_text(JOB)
 
 
@@ -58,7 +64,7 @@ def test_json_has_the_keys_that_are_promised(cli: Any) -> None:
     (waiting,) = [each for each in found["workloads"] if each["state"] == "waiting"]
     assert set(waiting) == {"name", "state", "submitted", "as_it_is", "with_the_change"}
     assert set(waiting["as_it_is"]) == {"start", "finish"}
-    assert waiting["with_the_change"]["start"] == {"p50": "2023-11-14T23:34:20Z", "p90": "2023-11-14T23:34:20Z"}
+    assert waiting["with_the_change"]["start"] == {"p50": "2023-11-15T01:46:00Z", "p90": "2023-11-15T01:46:00Z"}
     assert waiting["as_it_is"]["start"]["p50"] > waiting["with_the_change"]["start"]["p50"]
 
 
@@ -77,13 +83,15 @@ def test_what_is_only_submitted_comes_now(cli: Any) -> None:
     assert new[0]["with_the_change"]["start"]["p50"] < new[1]["with_the_change"]["start"]["p50"]
 
 
-def test_since_seed_and_samples(cli: Any) -> None:
+def test_since_seed_and_samples(cli: Any, home: Path) -> None:
     def ask(*args: str) -> Any:
         return json.loads(cli("whatif", "--add", "nodes=2", "--json", *args).out)
 
     assert ask("--since", "2023-11-14T23:00:00Z")["since"] == "2023-11-14T23:00:00Z"
-    assert ask("--since", "30m")["since"] == "2023-11-14T23:03:20Z"
-    assert ask("--since", "now")["since"] == ask()["now"] == "2023-11-14T23:33:20Z"
+    assert ask("--since", "30m")["since"] == "2023-11-15T01:15:00Z"
+    assert ask("--since", "now")["since"] == ask()["now"] == "2023-11-15T01:45:00Z"
+    (home / "log.db").unlink()
+    log(home, [600.0 + 100.0 * i for i in range(12)])
     assert ask("--samples", "3", "--seed", "1") == ask("--samples", "3", "--seed", "1")
     assert ask("--samples", "3", "--seed", "1") != ask("--samples", "3", "--seed", "2")
 
