@@ -204,7 +204,7 @@ def test_a_format_may_be_named(tmp_path: Path):
         (TABLE.replace("high", "higher"), "FILE:2:49: error[priority]"),
         (TABLE.replace(",2,,named", ",2.5,,named"), "FILE:4:7: error[wrong-type]: `chips`"),
         (b"\xff\xfe", "FILE:1: error[not-utf8]"),
-        (b"SQLite format 3\0...", "FILE: error[unknown-format]"),
+        (b"SQLite format 3\0...", "FILE: error[unreadable]: the event log cannot be read"),
         (gzip.compress(SWF.encode())[:-9], "FILE: error[unreadable]: the compressed file is broken"),
         (b"PAR1 and no more", "FILE: error[not-parquet]"),
     ],

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
-UNKNOWN = "-"
+from stellwerk.spec.readable import UNKNOWN, duration
 
 
 def money(dollars: float | None) -> str:
@@ -14,19 +14,6 @@ def money(dollars: float | None) -> str:
     if dollars is None:
         return UNKNOWN
     return f"${dollars:,.2f}" if dollars >= 0.1 or dollars == 0 else f"${dollars:.4f}"
-
-
-def duration(seconds: float | None) -> str:
-    """The two largest parts of a duration: `2d 3h`, `1h 05m`, `4m 20s`, `17s`."""
-    if seconds is None:
-        return UNKNOWN
-    whole = round(seconds)
-    days, hours, minutes, rest = whole // 86400, whole // 3600 % 24, whole // 60 % 60, whole % 60
-    if days:
-        return f"{days}d {hours}h"
-    if hours:
-        return f"{hours}h {minutes:02d}m"
-    return f"{minutes}m {rest:02d}s" if minutes else f"{rest}s"
 
 
 def moment(time: str | None) -> datetime | None:

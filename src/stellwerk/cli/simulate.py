@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import sys
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -13,7 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from stellwerk.cli.arguments import json_option
-from stellwerk.cli.errors import WRONG_INPUT, CliError
+from stellwerk.cli.errors import CliError
+from stellwerk.cli.replays import policy_named, trace_for
 from stellwerk.cli.tables import Column, print_json, print_pairs, print_table
 
 if TYPE_CHECKING:
@@ -22,8 +22,6 @@ if TYPE_CHECKING:
     from stellwerk.simulation.replay import Settings
     from stellwerk.simulation.traces import Trace
     from stellwerk.simulation.world import World
-
-POLICIES = ("fifo", "sjf", "backfill", "default")
 
 
 def simulate(
@@ -62,7 +60,7 @@ def simulate(
     """
     from stellwerk.simulation.submissions import Estimates
 
-    policies = [_policy(name) for name in policy or []]
+    policies = [policy_named(name) for name in policy or []]
     try:
         guess = Estimates.parse(estimates)
     except ValueError as error:
@@ -96,7 +94,7 @@ def _outcomes(
     from stellwerk.spec import load_fleet
 
     declared = [load_fleet(file) for file in fleets]
-    traces = [_trace(file, one, trace, accelerator) for file, one in zip(fleets, declared, strict=True)]
+    traces = [trace_for(file, one, trace, accelerator) for file, one in zip(fleets, declared, strict=True)]
     breaks = [
         load_failures(failures, frozenset(pool.name for pool in one.pools)) if failures else None for one in declared
     ]
@@ -115,47 +113,6 @@ def _replayed(fleet: spec.Fleet, trace: Trace, settings: Settings, labels: dict[
         return _progress(world, name) if sys.stderr.isatty() else nullcontext()
 
     return replay(fleet, trace, settings, names=labels, watch=watch)
-
-
-def _trace(file: str, fleet: spec.Fleet, source: str, accelerator: str | None) -> Trace:
-    """The trace for one fleet; hardware that neither says is refused."""
-    from stellwerk.simulation.traces import read
-
-    chosen = _accelerator(file, fleet, accelerator)
-    trace = read(source, chosen, fleet.accelerators)
-    for kind, count in trace.left_out.items():
-        print(f"{source}: {count:,} rows left out: {kind}", file=sys.stderr)
-    if not trace.jobs:
-        raise CliError(f"{source}: there is no workload in it")
-    if any(job.option is None and job.accelerator is None for job in trace.jobs):
-        had = ", ".join(dict.fromkeys(pool.accelerator for pool in fleet.pools))
-        raise CliError(f"{source}: it only counts chips, and {file} has {had}; say which with --accelerator")
-    return trace
-
-
-def _accelerator(file: str, fleet: spec.Fleet, wanted: str | None) -> str | None:
-    """The accelerator of work that names none: the one asked for, or the fleet's only one."""
-    from stellwerk.spec import Flaw
-    from stellwerk.spec.request import named
-
-    had = list(dict.fromkeys(pool.accelerator for pool in fleet.pools))
-    if wanted is None:
-        return had[0] if len(had) == 1 else None
-    try:
-        name = named(wanted, frozenset(fleet.accelerators))[0]
-    except Flaw as flaw:
-        raise CliError(f"--accelerator: {flaw.message}" + (f"; {flaw.mend}" if flaw.mend else "")) from None
-    if name not in had:
-        raise CliError(f"--accelerator: {file} has no {name}; it has {', '.join(had)}")
-    return name
-
-
-def _policy(name: str) -> str:
-    if name in POLICIES:
-        return name
-    near = difflib.get_close_matches(name, POLICIES, n=1)
-    mend = f"; did you mean {near[0]}?" if near else ""
-    raise CliError(f"no such policy: {name}; allowed: {', '.join(POLICIES)}{mend}", WRONG_INPUT)
 
 
 def _names(fleets: Sequence[str], policies: Sequence[str]) -> list[str]:

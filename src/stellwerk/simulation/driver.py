@@ -80,9 +80,9 @@ class Run:
         """`restart` is what a resumed attempt of so many chips loses (s)."""
         self.scheduler = scheduler or Scheduler(explained=0, forget=True)
         self.jobs = {job.demand.key: job for job in jobs}
-        self.submissions = [Submitted(job.at, job.demand) for job in jobs]
+        self.submissions: list[Event] = [Submitted(job.at, job.demand) for job in jobs]
         self.now = jobs[0].at if jobs else 0.0
-        self.preemptions = 0
+        self.preemptions: int = 0
         self.events = 0
         self._restart = restart
         self._heap: list[tuple[float, int, int, str, int]] = []
@@ -90,6 +90,10 @@ class Run:
         self._starts: list[tuple[StartAttempt, float, float]] = []
         self._wake = INF
         self._pending: list[Event] = []
+        self._open(fleet)
+
+    def _open(self, fleet: Fleet) -> None:
+        """Tell the scheduler of the fleet, before anything else."""
         self._tell(FleetChanged(self.now, fleet))
 
     def run(self, until: float = INF) -> None:

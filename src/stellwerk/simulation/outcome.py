@@ -207,8 +207,9 @@ def quantile(ordered: Sequence[float], share: float) -> float:
     """The quantile of ascending values, linear between neighbours."""
     place = share * (len(ordered) - 1)
     low = int(place)
-    high = min(low + 1, len(ordered) - 1)
-    return ordered[low] + (ordered[high] - ordered[low]) * (place - low)
+    if place == low or ordered[low] == ordered[low + 1]:  # also where values, or all above them, are infinite
+        return ordered[low]
+    return ordered[low] + (ordered[low + 1] - ordered[low]) * (place - low)
 
 
 def busy_share(outcome: Outcome, bins: int = 400) -> list[tuple[float, float]]:

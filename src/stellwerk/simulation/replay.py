@@ -59,11 +59,13 @@ def replay(
     *,
     names: Mapping[str, str | None] | None = None,
     bounds: Limits | None = None,
+    limited: bool = True,
     watch: Watch = nullcontext,
 ) -> Outcome:
     """Run a trace through the scheduler until everything has ended.
 
-    `names` are shown as `fleet`, `trace`, `failures`; `bounds` are the trace's limits where they are known already.
+    `names` are shown as `fleet`, `trace`, `failures`; `bounds` are the trace's limits where they are known already;
+    without `limited` there are none.
     Raises `ValueError` for a trace that names no hardware, on a fleet of several accelerators.
     """
     settings = settings or Settings()
@@ -72,7 +74,7 @@ def replay(
     own = frozenset(declared.accelerators)
     jobs = submissions(trace, fleet, settings.estimates, settings.seed, own)
     world = world_for(fleet, jobs, settings)
-    with watch(world), _collected_later():
+    with watch(world), collected_later():
         began = time.perf_counter()
         world.run()
         wall = time.perf_counter() - began
@@ -82,7 +84,7 @@ def replay(
         jobs=jobs,
         spans=list(world.spans()),
         units=list(world.units()),
-        limits=bounds if bounds is not None else limits_of(fleet.pools, jobs),
+        limits=bounds if bounds is not None or not limited else limits_of(fleet.pools, jobs),
         preemptions=world.preemptions,
         wall_s=wall,
         ended=max((job.end for job in jobs if job.end is not None), default=0.0),
@@ -147,7 +149,7 @@ def _labels(settings: Settings, trace: Trace, names: Mapping[str, str | None]) -
 
 
 @contextmanager
-def _collected_later() -> Generator[None]:
+def collected_later() -> Generator[None]:
     """Pause the cycle collector: a replay makes many records and few cycles, and scanning them costs a third."""
     was_on = gc.isenabled()
     gc.disable()

@@ -34,13 +34,14 @@ from stellwerk.scheduling.events import (
     Woke,
 )
 from stellwerk.scheduling.model import Fleet
+from stellwerk.scheduling.scheduler import Scheduler
 from stellwerk.simulation.costs import Costs
 from stellwerk.simulation.driver import INF, Job
 from stellwerk.simulation.failing import Failure, failure_events
 from stellwerk.simulation.failures import Failures
 from stellwerk.simulation.world import UnitSpan, World
 
-_END, _UNIT, _GONE, _SAVED, _BEGUN, _STOPPED = range(6)
+END, UNIT, _GONE, _SAVED, BEGUN, _STOPPED = range(6)
 _PATIENCE = 50.0
 
 
@@ -55,6 +56,7 @@ class TroubledWorld(World):
         failures: Failures | None = None,
         seed: int = 0,
         explained: int = 0,
+        scheduler: Scheduler | None = None,
     ) -> None:
         self.costs = costs
         self.failed: dict[str, int] = {}
@@ -65,7 +67,7 @@ class TroubledWorld(World):
         self._rebuilding: dict[str, tuple[str, int, float]] = {}
         self._out_of_stock: set[str] = set()
         self._running = 0
-        super().__init__(fleet, jobs, costs.restart.of, explained)
+        super().__init__(fleet, jobs, costs.restart.of, explained, scheduler)
 
     def units(self) -> Iterator[UnitSpan]:
         """What all units were, from when to when."""
@@ -162,7 +164,7 @@ class TroubledWorld(World):
         if not wait and not self._down.get(unit):
             self._pending.append(self._appeared(pool, unit, incarnation))
         else:
-            self._push(self.now + wait, _UNIT, f"{pool}\0{unit}", incarnation)
+            self._push(self.now + wait, UNIT, f"{pool}\0{unit}", incarnation)
 
     def _whole(self, name: str, incarnation: int) -> Event | None:
         pool, unit = name.split("\0")
@@ -234,16 +236,20 @@ class TroubledWorld(World):
         resumed = job.start is not None
         if job.start is None:
             job.start, job.left = now, job.duration
-        job.cost = self.costs.overhead(chips, resumed)
+        job.cost = self._overhead(job, chips, resumed)
         job.began, job.attempts = now, number
         self._running += 1
         self._starts.append((command, now, job.cost))
-        self._push(now + job.cost + self.costs.checkpoints.span(job.left), _END, key, number)
+        self._push(now + job.cost + self.costs.checkpoints.span(job.left), END, key, number)
         if job.cost:
-            self._push(now + job.cost, _BEGUN, key, number)
+            self._push(now + job.cost, BEGUN, key, number)
         else:
             self._pending.append(AttemptStarted(now, key, number))
         self._push_saving(job, key, number)
+
+    def _overhead(self, job: Job, chips: int, resumed: bool) -> float:
+        """Seconds before an attempt works."""
+        return self.costs.overhead(chips, resumed)
 
     def _push_saving(self, job: Job, key: str, number: int) -> None:
         """The next complete checkpoint, if there is one before the end."""

@@ -48,12 +48,20 @@ class UnitSpan(NamedTuple):
 class World(Run):
     """A run of a fleet that is always whole; `spans` and `units` tell its history."""
 
-    def __init__(self, fleet: Fleet, jobs: Sequence[Job], restart: Callable[[int], float], explained: int = 0) -> None:
+    def __init__(
+        self,
+        fleet: Fleet,
+        jobs: Sequence[Job],
+        restart: Callable[[int], float],
+        explained: int = 0,
+        scheduler: Scheduler | None = None,
+    ) -> None:
         """`restart` is what a resumed attempt of so many chips loses (s); `explained` as for `Scheduler`."""
+        scheduler = scheduler or Scheduler(explained=explained, forget=True)
         self.fleet = fleet
         self.opening = True
         self._stops: dict[tuple[str, int], float] = {}
-        super().__init__(fleet, jobs, restart=restart, scheduler=Scheduler(explained=explained, forget=True))
+        super().__init__(fleet, jobs, restart=restart, scheduler=scheduler)
         self.opening = False
 
     def spans(self) -> Iterator[Span]:

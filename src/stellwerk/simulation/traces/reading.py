@@ -1,7 +1,7 @@
 """`FILE` or `FILE:FORMAT` to a trace. The format is seen from the content, so that a file's name does not matter.
 
-A format is one module with `fits` (is it this?) and `read`. Compression is told from the first bytes.
-Stellwerk's own event log is to become one more format: an entry in `FORMATS`, and its first bytes in `_seen`.
+A format is one module with `fits` (is it this?) and `read`. Compression is told from the first bytes, and so is a
+database, which Stellwerk's own event log is.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from collections.abc import Callable, Generator, Iterable
 from contextlib import contextmanager
 from pathlib import Path
 
-from stellwerk.simulation.traces import openb, philly, swf, table
+from stellwerk.simulation.traces import log, openb, philly, swf, table
 from stellwerk.simulation.traces.model import Trace
 from stellwerk.simulation.traces.rows import Rows, refuse, rows_of_csv, rows_of_parquet
 from stellwerk.spec.problems import allowed, did_you_mean, listed, nearest, shown
 
-FORMATS = ("philly", "swf", "openb", "table")
+FORMATS = ("philly", "swf", "openb", "table", "log")
 LARGEST = 1 << 31
 
 _GZIP = b"\x1f\x8b"
@@ -30,7 +30,7 @@ _FITS: dict[str, Callable[[list[str]], bool]] = {"table": table.fits, "openb": o
 
 
 def read(source: str, accelerator: str | None = None, extra_accelerators: Iterable[str] = ()) -> Trace:
-    """Read a trace from `FILE` or `FILE:FORMAT`, plain or gzipped.
+    """Read a trace from `FILE` or `FILE:FORMAT`, plain or gzipped; a state folder stands for the log in it.
 
     `accelerator` is what jobs run on that name no hardware; `extra_accelerators` are names that only the
     fleet declares. Raises `SpecError` with the place of what cannot be read.
@@ -42,8 +42,10 @@ def read(source: str, accelerator: str | None = None, extra_accelerators: Iterab
 
 
 def _read(file: str, format: str | None, accelerator: str | None, extra: frozenset[str]) -> Trace:
-    data = _bytes_of(file)
     name = Path(file).name.split(".")[0] or "trace"
+    if format == "log" or (format is None and log.is_log(file)):
+        return log.read(file, name, accelerator, extra)
+    data = _bytes_of(file)
     if data.startswith(_PARQUET):
         rows = rows_of_parquet(file, data)
         return _of_rows(rows, format or _seen(rows.header, file), name, accelerator, extra)
@@ -132,7 +134,7 @@ def _similar(path: Path) -> str | None:
 
 def _text_of(file: str, data: bytes) -> str:
     if data.startswith(_SQLITE):
-        refuse(file, "unknown-format", "this is a database; event logs are not read as traces yet")
+        refuse(file, "wrong-format", "this is a database, as event logs are", "leave the format out, or name it log")
     try:
         return data.decode("utf-8-sig")
     except UnicodeDecodeError as error:
