@@ -23,8 +23,8 @@ since whenever it waits after A somebody older runs, or room is made. Higher pri
 long as it keeps coming. `STRETCH` is as small as leaves the mean where it was: on philly_ge4, 95 % busy for 114 days,
 the mean completion is 286,463 s without this rule (longest delay 8,837,248 s), 289,211 s with 13 (7,782,088 s),
 290,795 s with 12, 297,549 s with 10 (6,048,000 s) and 328,502 s with 8 (4,838,400 s). That a few of the largest wait
-longer than under `fifo` (2,651,941 s) is what the mean is bought with: the backlog of a full fleet stands somewhere, and
-costs least where it stands in the fewest workloads.
+longer than under `fifo` (2,651,941 s) is what the mean is bought with: the backlog of a full fleet stands somewhere,
+and costs least where it stands in the fewest workloads.
 """
 
 from __future__ import annotations
