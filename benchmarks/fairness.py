@@ -25,7 +25,8 @@ all other cases the bound does not depend on how long others keep coming. Betwee
 level that halves with every half-life of use, and whoever holds one chip of C has a level of 1 / (C * weight) at
 least, so after F = half-life * (2 + log2(C * sum of weights / its weight)) nobody who holds anything comes before it;
 each of the older of its queue, and it, wait no longer than F + (count of queues + 1) * D, and of higher priority D
-each."""
+each.
+"""
 
 from __future__ import annotations
 

@@ -59,6 +59,9 @@ def why(name: str = name_argument(), json: bool = json_option()) -> None:
     earliest = formats.span(found.get("earliest"), formats.from_now)
     if earliest != formats.UNKNOWN:
         print(f"earliest start: {earliest}")
+    if (promise := found.get("promise")) is not None:
+        words = "at the latest" if promise["kept"] else "if nobody passes it"
+        print(f"by the estimates of those before it: {formats.from_now(promise['at'])}, {words}")
     if found.get("cheapest_change"):
         print(f"would start now with: {_change(found['cheapest_change'])}")
 

@@ -129,7 +129,14 @@ def why(scheduler: Scheduler, workload: WorkloadState) -> dict[str, Any]:
         ],
         "earliest": Range(*_earliest(state, reasons)).times(),
         "cheapest_change": _cheapest_change(state, demand.options, reasons),
+        "promise": _promise(scheduler, workload),
     }
+
+
+def _promise(scheduler: Scheduler, workload: WorkloadState) -> dict[str, Any] | None:
+    """The start that a waiting workload is told, if it is among the first; see `scheduling.policy.promises`."""
+    found = scheduler.promise(workload.key)
+    return None if found is None else {"at": rfc3339(found.at), "place": found.place, "kept": found.kept}
 
 
 def _this_machine() -> Machine:

@@ -31,6 +31,7 @@ def check(book: Book, commands: Sequence[Command]) -> None:
         *_waiting_holds_nothing(state),
         *_whole_units_only(state, commands),
         *_within_quota(book),
+        *_no_circle(book),
         *_promises(book),
         *_reasons(book),
         *_retries(state),
@@ -107,6 +108,19 @@ def _within_quota(book: Book) -> Iterator[str]:
             )
             if lent > cohort.lendable[accelerator] and held > account.guaranteed[accelerator]:
                 yield f"5: {lent} of {accelerator} are lent, of {cohort.lendable[accelerator]}"
+
+
+def _no_circle(book: Book) -> Iterator[str]:
+    """5: where a cohort holds nothing at all, quota does not hold back everybody in it who waits."""
+    for cohort in dict.fromkeys(account.cohort for account in book.accounts.values()):
+        if not cohort.parked or any(any(account.held.values()) for account in cohort.accounts):
+            continue
+        waiting = [found for account in cohort.accounts for found in (*account.classes, *account.parked)]
+        waiting += cohort.parked
+        firsts = ((found, first) for found in waiting if (first := found.line.first()) is not None)
+        now = book.state.now
+        if all(queues.held_back(each, first, each.shape.chips[0], now) for each, first in firsts):
+            yield f"5: nothing is held, and {[found.line.first() for found in cohort.parked]} wait for each other"
 
 
 def _given(book: Book) -> dict[str, set[str]]:
