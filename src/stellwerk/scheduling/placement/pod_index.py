@@ -214,7 +214,7 @@ class PodIndex:
         """Free cubes by name, what is coming, and what forecasts know."""
         names = {cube: name for name, cube in self._cubes.items()}
         coming = sorted((names[cube], at) for cube, at in self._coming.items())
-        return sorted(names[cube] for cube in bits(self.pod.free)), self.free, coming, self._ends.content()
+        return sorted(names[cube] for cube in bits(self.pod.free)), self.free, coming, self._ends.content(now)
 
 
 @cache

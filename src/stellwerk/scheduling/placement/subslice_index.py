@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from stellwerk.scheduling.model import Grant, Part, Pool
 from stellwerk.scheduling.placement.ends import Ends
-from stellwerk.scheduling.placement.grid import Place, bits
+from stellwerk.scheduling.placement.grid import Place
 from stellwerk.scheduling.placement.index import INF, Forecast, Need
 from stellwerk.scheduling.placement.subslices import Cuts, cut
 from stellwerk.scheduling.placement.units import natural
@@ -59,7 +59,7 @@ class SubsliceIndex:
         return tuple(self._grant(need, group, unit, place) for group, (unit, place) in enumerate(parts))
 
     def _parts(self, need: Need, avoid: int) -> list[tuple[str, Place]] | None:
-        shut = [self._names[rank] for rank in bits(avoid)]
+        shut = [name for rank, name in enumerate(self._names) if avoid >> rank & 1]
         if need.count == 1:
             part = self._cuts.fit(need.form, shut)
             return None if part is None else [part]
@@ -169,7 +169,7 @@ class SubsliceIndex:
     def content(self, now: float = 0.0) -> object:
         """Free blocks by unit, what is coming, and what forecasts know."""
         free = sorted(self._cuts.free.items(), key=lambda item: natural(item[0]))
-        return free, self.free, sorted(self._coming.items()), self._ends.content()
+        return free, self.free, sorted(self._coming.items()), self._ends.content(now)
 
 
 def matches(pool: Pool, part: Part) -> bool:
