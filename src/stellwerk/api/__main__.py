@@ -1,6 +1,7 @@
 """The controller's process: `python -m stellwerk.api --home FOLDER`.
 
-Exit codes: 0 ended as asked or for want of work, 1 failed (controller.log has the cause), 3 another controller runs.
+Exit codes: 0 ended as asked or for want of work, 1 failed, 2 a setting is wrong (controller.log has the cause of both),
+3 another controller runs.
 SIGTERM and SIGINT end the controller alone; workloads keep running, and the next controller adopts them.
 """
 
@@ -61,7 +62,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
         age = _archive_after()
         log = Log.at(home.folder / "log.db")
         return asyncio.run(_Process(home, log, _backend(home.folder), LocalMachine(), age).run())
-    except (LogError, Flaw) as error:
+    except Flaw as flaw:
+        _log.error("%s", flaw)
+        return 2
+    except LogError as error:
         _log.error("%s", error)
     except Exception:
         _log.exception("the controller failed")
