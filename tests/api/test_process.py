@@ -112,6 +112,37 @@ def test_a_log_that_cannot_be_read_is_told_and_nothing_is_touched(home: Path) ->
     assert (home / "log.db").read_bytes() == before
 
 
+def test_old_events_are_archived_and_the_next_controller_knows_everything(home: Path, monkeypatch: MonkeyPatch) -> None:
+    monkeypatch.setenv("STELLWERK_ARCHIVE_AFTER", "0s")
+    start_controller(home)
+    fleet = {"pools": [{"name": "trillium", "accelerator": "v6e", "topology": "4x4", "units": 2}]}
+    before = Client.connect(home).put_fleet(fleet)
+    _end(_about(home)["pid"], signal.SIGTERM)
+    assert len(list((home / "snapshots").iterdir())) == 1
+    for _ in range(2):
+        start_controller(home)
+        _end(_about(home)["pid"], signal.SIGTERM)
+    (segment, *_) = sorted((home / "archive").iterdir())
+    assert segment.name.startswith("events-000000000001-")
+    assert f"were archived in {segment}" in (home / "controller.log").read_text()
+    for file in (home / "snapshots").iterdir():
+        file.unlink()
+    start_controller(home)
+    fleet_now = Client.connect(home).fleet()
+    assert [unit["name"] for unit in fleet_now["pools"][0]["units"]] == ["trillium-0", "trillium-1"]
+    assert fleet_now["queues"] == before["queues"]
+    assert "folded the events from number 1 to" in (home / "controller.log").read_text()
+
+
+def test_an_age_that_is_none_is_told(home: Path, monkeypatch: MonkeyPatch) -> None:
+    monkeypatch.setenv("STELLWERK_ARCHIVE_AFTER", "soon")
+    done = subprocess.run([sys.executable, "-m", "stellwerk.api", "--home", str(home)], check=False, timeout=120)
+    assert done.returncode == 2
+    said = (home / "controller.log").read_text()
+    assert 'STELLWERK_ARCHIVE_AFTER: "soon" is not a duration' in said
+    assert "Traceback" not in said
+
+
 def test_the_process_stays_small(home: Path) -> None:
     start_controller(home)
     client = Client.connect(home)

@@ -14,10 +14,10 @@ from hypothesis import strategies as st
 from pytest import mark
 
 from stellwerk.controller.log import Log
-from stellwerk.controller.recovery import recover
+from stellwerk.controller.recovery import recover, replay, restore
 from stellwerk.controller.submission import Submissions
 from stellwerk.scheduling.codec import canonical
-from stellwerk.scheduling.state import State
+from stellwerk.scheduling.state import State, WorkloadState
 
 _ACTIONS = st.one_of(
     st.tuples(st.just("submit"), st.sampled_from(["tpu-v6e:4x4", "tpu-v6e:4x4*2", "tpu-v6e:4x4*1..2"])),
@@ -29,6 +29,8 @@ _ACTIONS = st.one_of(
     st.tuples(st.just("advance"), st.sampled_from([1.0, 60.0, 700.0])),
     st.tuples(st.just("fuse"), st.integers(0, 12)),
     st.tuples(st.just("kill"), st.none()),
+    st.tuples(st.just("snapshot"), st.none()),
+    st.tuples(st.just("close"), st.none()),
 )
 
 
@@ -111,6 +113,12 @@ class _Story:
                 self.fuse.left = how
             case "kill":
                 self.down()
+            case "snapshot":
+                self.survive(lambda: self.up().snapshot())
+            case "close" if self.controller is not None:
+                if self.survive(lambda: self.runner.run(_to_task(self.up().close()))):
+                    self.controller = None
+                    self.clock.forget()
             case _:
                 pass
         if self.controller is not None:
@@ -132,6 +140,11 @@ class _Story:
             if not self.up().living:
                 return
 
+    def workloads(self) -> list[WorkloadState]:
+        """All that ever were."""
+        living = [each for each in self.state.workloads.values() if each.phase != "ended"]
+        return [*living, *self.up().history()]
+
     def _gone(self, log: Log) -> None:
         log.close()
         self.clock.forget()
@@ -144,11 +157,11 @@ async def _to_task(awaited: Any) -> Any:
 
 def _check(story: _Story) -> None:
     state, world = story.state, story.world
-    assert {w.key for w in state.workloads.values()} == set(story.keys.values())
-    assert [w.phase for w in state.workloads.values()] == ["ended"] * len(state.workloads)
+    assert {w.key for w in story.workloads()} == set(story.keys.values())
+    assert [w.phase for w in story.workloads()] == ["ended"] * len(story.keys)
     assert world.live == {}
     assert all(count == 1 for count in world.launches.values())
-    for workload in state.workloads.values():
+    for workload in story.workloads():
         assert world.succeeded[workload.key] == (workload.outcome == "succeeded") or workload.cause == "stopped-by-user"
         assert sum(world.launches[(workload.key, a.number)] for a in workload.attempts) <= len(workload.attempts)
     assert all(not unit.held for unit in state.units.values())
@@ -156,14 +169,17 @@ def _check(story: _Story) -> None:
 
 
 def _check_replay(story: _Story) -> None:
-    """A new controller folds the log into the same state."""
-    before = canonical(story.state)
+    """New controllers come to the same, byte for byte, from the last snapshot and from the first event."""
+    before = story.up().dump()
+    past = [canonical(each) for each in story.workloads()]
     story.down()
-    controller = FragileController(story.fuse, story.home, story.backend, Log.at(story.home / "log.db"), story.clock)
-    for _seq, event in controller.log.events():
-        controller.fold(event)
-    assert canonical(controller.state) == before
-    controller.log.close()
+    for fold in (restore, replay, restore):
+        log = Log.at(story.home / "log.db")
+        controller = FragileController(story.fuse, story.home, story.backend, log, story.clock)
+        fold(controller)
+        assert controller.dump() == before
+        assert [canonical(each) for each in controller.history()] == past
+        log.close()
 
 
 @mark.parametrize("eager", [False, True])
@@ -187,6 +203,7 @@ def test_crashes_lose_and_double_nothing(eager: bool, actions: list[tuple[str, A
 def test_a_crash_at_each_point_of_one_story(point: int, tmp_path: Path) -> None:
     story = _Story(tmp_path, eager=point % 2 == 0)
     script = [("submit", "tpu-v6e:4x4*2"), ("submit", "tpu-v6e:4x4"), ("start", 0), ("save", 0), ("lose", 1)]
+    script += [("snapshot", None), ("start", 0)]
     try:
         story.act("fuse", point)
         for what, how in [*script, ("start", 0), ("stop", 1), ("start", 0), ("end", "succeeded")]:

@@ -124,8 +124,7 @@ def test_only_the_newest_ended_workloads_keep_their_items(tmp_path: Path) -> Non
     scheduler, feed = Scheduler(), Feed(tmp_path)
     for number in range(KEPT_ENDED + 5):
         event = Submitted(float(number), replace(DEMAND, key=f"k{number}"))
-        scheduler.handle(event)
-        feed.observe(event, scheduler.state)
+        feed.observe(event, scheduler.state, scheduler.handle(event), scheduler.over)
     assert feed.items("k0", 0) == []
     assert [item.message for item in feed.items(f"k{KEPT_ENDED + 4}", 0)][-1].startswith("failed: impossible")
     feed.refresh("k0")

@@ -30,7 +30,7 @@ class _Site:
     """A scheduler, its ledger, and the lives of units as they were seen from outside."""
 
     def __init__(self) -> None:
-        self.scheduler, self.ledger = Scheduler(validate=True), Ledger()
+        self.scheduler, self.ledger, self.told = Scheduler(validate=True), Ledger(), Ledger()
         self.now = 0.0
         self.orders: list[Command] = []
         self.lives: defaultdict[str, float] = defaultdict(float)
@@ -39,8 +39,10 @@ class _Site:
         for unit in self.scheduler.state.units:
             self.lives[unit] += event.at - self.now
         self.now = event.at
-        self.orders += self.scheduler.handle(event)
+        commands = self.scheduler.handle(event)
+        self.orders += commands
         self.ledger.observe(self.scheduler.state)
+        self.told.observe(self.scheduler.state, event, commands)
 
     def answer(self, command: Command) -> None:
         match command:
@@ -118,6 +120,27 @@ def test_the_uses_of_a_unit_add_up_to_its_life(steps: list[tuple[str, Any]]) -> 
             bill = site.ledger.attempt(workload.key, attempt.number, site.now)
             listed = [r for r in site.ledger.rows(by="attempt", now=site.now) if r.key == bill.key]
             assert sum(r.chip_hours for r in listed) == approx(bill.chip_hours)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.lists(_STEPS, max_size=60), st.integers(0, 60))
+def test_looking_at_what_an_event_is_about_is_enough_and_a_ledger_that_was_written_down_goes_on(
+    steps: list[tuple[str, Any]], cut: int
+) -> None:
+    site = _Site()
+    site.tell(ev.FleetChanged(0.0, FLEET))
+    for number, (what, how) in enumerate(steps):
+        if number == cut:
+            before, site.told = site.told, Ledger()
+            site.told.load(before.dump())
+            assert site.told.dump() == before.dump()
+        elif number < cut:
+            assert sorted(map(str, site.told.spans(site.now))) == sorted(map(str, site.ledger.spans(site.now)))
+        _act(site, what, how, number)
+    if cut < len(steps):
+        late = [span for span in site.ledger.closed if span not in before.closed]
+        assert sorted(map(str, site.told.closed)) == sorted(map(str, late))
+    assert sorted(site.told.dump()) == sorted(site.ledger.dump())
 
 
 def test_a_life_of_two_workloads_is_billed() -> None:

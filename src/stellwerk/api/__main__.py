@@ -1,6 +1,7 @@
 """The controller's process: `python -m stellwerk.api --home FOLDER`.
 
-Exit codes: 0 ended as asked or for want of work, 1 failed (controller.log has the cause), 3 another controller runs.
+Exit codes: 0 ended as asked or for want of work, 1 failed, 2 a setting is wrong (controller.log has the cause of both),
+3 another controller runs.
 SIGTERM and SIGINT end the controller alone; workloads keep running, and the next controller adopts them.
 """
 
@@ -23,6 +24,7 @@ import uvicorn
 from stellwerk import __version__
 from stellwerk.api.server import Site, create_app
 from stellwerk.backends.protocol import Backend
+from stellwerk.controller.archive import ARCHIVE_AGE, archive
 from stellwerk.controller.home import Home
 from stellwerk.controller.intake import Machine
 from stellwerk.controller.log import Log, LogError
@@ -31,13 +33,18 @@ from stellwerk.controller.machine import LocalMachine
 from stellwerk.controller.recovery import recover
 from stellwerk.controller.submission import Submissions
 from stellwerk.controller.times import rfc3339
+from stellwerk.spec.problems import Flaw
+from stellwerk.spec.values import parse_duration
 
 IDLE_TIMEOUT = "STELLWERK_IDLE_TIMEOUT"
 """Environment variable: seconds without work after which the controller ends by itself."""
 ONE_HOUR = 3600.0
 STOPPING = 60.0
 """Seconds that workloads have to end when the controller was asked to end them."""
+ARCHIVE_AFTER = "STELLWERK_ARCHIVE_AFTER"
+"""Environment variable: the age, for example `90d`, after which events leave the database for the archive."""
 _TIDY = 30.0  # s between two looks for bundles that nobody needs
+_ARCHIVING = 86_400.0  # s between two looks for events to be archived
 
 _log = logging.getLogger("stellwerk.controller")
 
@@ -52,8 +59,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 3
     _set_up_logging(home.folder / "controller.log")
     try:
+        age = _archive_after()
         log = Log.at(home.folder / "log.db")
-        return asyncio.run(_Process(home, log, _backend(home.folder), LocalMachine()).run())
+        return asyncio.run(_Process(home, log, _backend(home.folder), LocalMachine(), age).run())
+    except Flaw as flaw:
+        _log.error("%s", flaw)
+        return 2
     except LogError as error:
         _log.error("%s", error)
     except Exception:
@@ -66,8 +77,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
 class _Process:
     """One run of a controller with its API."""
 
-    def __init__(self, home: Home, log: Log, backend: Backend, machine: Machine) -> None:
+    def __init__(self, home: Home, log: Log, backend: Backend, machine: Machine, archive_after: float) -> None:
         self._home, self._log, self._backend, self._machine = home, log, backend, machine
+        self._archive_after = archive_after
         self._ending = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._idle_timeout = float(os.environ.get(IDLE_TIMEOUT) or ONE_HOUR)
@@ -101,7 +113,9 @@ class _Process:
             await asyncio.sleep(0)
         self._home.announce(about)
         _log.info("listening on %s", about["url"])
+        archiving = asyncio.create_task(self._archive(controller))
         await self._until_the_end(controller, submissions)
+        archiving.cancel()
         self._home.retire()
         server.should_exit = True
         controller.end_waits()
@@ -116,6 +130,17 @@ class _Process:
                 return
             submissions.prune()
             await self._wait(controller, _TIDY if controller.living else min(left, _TIDY))
+
+    async def _archive(self, controller: Controller) -> None:
+        """Archive what is old enough now, and once a day after a snapshot; what fails is tried again then."""
+        while not controller.failed.is_set():
+            older_than = controller.clock.now() - self._archive_after
+            try:
+                await archive(self._log, before=controller.snapshots.before(), older_than=older_than)
+            except Exception:
+                _log.exception("events could not be archived")
+            await asyncio.sleep(_ARCHIVING)
+            controller.snapshot()
 
     async def _wait(self, controller: Controller, seconds: float) -> None:
         waits = [asyncio.create_task(event.wait()) for event in (self._ending, controller.failed)]
@@ -173,6 +198,17 @@ def _configured(site: Site) -> uvicorn.Config:
 def _about(port: int, now: float) -> dict[str, Any]:
     url = f"http://127.0.0.1:{port}"
     return {"pid": os.getpid(), "url": url, "version": __version__, "started": rfc3339(now), "on": "local"}
+
+
+def _archive_after() -> float:
+    """The age (s) after which events are archived; raises Flaw."""
+    text = os.environ.get(ARCHIVE_AFTER)
+    if not text:
+        return ARCHIVE_AGE
+    try:
+        return parse_duration(text)
+    except Flaw as flaw:
+        raise Flaw(flaw.code, f"{ARCHIVE_AFTER}: {flaw.message}", flaw.mend) from None
 
 
 def _backend(home: Path) -> Backend:

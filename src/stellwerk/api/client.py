@@ -73,9 +73,10 @@ class Client:
         body: Json = {"declaration": dict(declaration), "name": name, "submission": submission}
         return self._ask("POST", "/v1/workloads", body | ({"env": dict(env)} if env else {}))
 
-    def workloads(self, *, ended: bool = False, name: str | None = None) -> list[Json]:
-        """Live workloads, or the ended ones, newest first."""
-        return self._ask("GET", "/v1/workloads", query={"ended": "true" if ended else "false", "name": name})
+    def workloads(self, *, ended: bool = False, name: str | None = None, limit: int | None = None) -> list[Json]:
+        """Live workloads, or the ended ones, newest first and no more than `limit`."""
+        query = {"ended": "true" if ended else "false", "name": name, "limit": limit}
+        return self._ask("GET", "/v1/workloads", query=query)
 
     def workload(self, name: str) -> Json:
         """One workload with its attempts."""

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import asdict
 from typing import Annotated, Any
 
-from fastapi import Depends, FastAPI, HTTPException, Request, Response
+from fastapi import Depends, FastAPI, HTTPException, Query, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -116,7 +116,7 @@ class Site:
 
     def workload(self, name: str) -> WorkloadState:
         """The workload of that name, the living one first; 404 when there is none."""
-        found = views.find(self.controller.state, name)
+        found = views.find(self.controller.state, name) or self.controller.log.past.find(name)
         if found is None:
             raise HTTPException(404, f"there is no workload {name}")
         return found
@@ -226,9 +226,14 @@ async def submit(site: _At, body: Submission) -> Json:
     return {"key": declared.key, "name": declared.name}
 
 
-async def workloads(site: _At, ended: bool = False, name: str | None = None) -> list[Json]:
-    """Living workloads, or those that have ended."""
-    return views.listing(site.controller.state, ended=ended, name=name)
+async def workloads(
+    site: _At, ended: bool = False, name: str | None = None, limit: Annotated[int | None, Query(ge=1)] = None
+) -> list[Json]:
+    """Living workloads; or those that have ended, the latest first, and no more than `limit`."""
+    state = site.controller.state
+    if ended:
+        return [views.listed(state, each) for each in site.controller.history(name, limit)]
+    return views.listing(state, ended=False, name=name)
 
 
 async def workload(site: _At, name: str) -> Json:
@@ -246,7 +251,7 @@ async def watch(site: _At, name: str, after: int = 0, timeout: float = 0.0) -> J
     controller, key = site.controller, site.workload(name).key
 
     def look() -> Json:
-        state = controller.state.workloads[key]
+        state = _known(controller, key)
         controller.feed.refresh(key)
         items = controller.feed.items(key, after)
         return {
@@ -267,7 +272,7 @@ async def read_logs(
     offsets = _offsets(after)
 
     def look() -> Json:
-        state = controller.state.workloads[key]
+        state = _known(controller, key)
         number = attempt or len(state.attempts) or None
         ended = state.phase == "ended" or any(a.number == number and a.finished for a in state.attempts)
         found = logs.read(controller.home / "workloads" / key, number, offsets, source) if number else []
@@ -331,7 +336,8 @@ async def cost(site: _At, by: By = "workload", since: str | None = None) -> list
         start = parse_time(since) if since else 0.0
     except ValueError:
         raise HTTPException(400, f"{since} is not a time; write for example 2026-01-02T03:04:05Z") from None
-    return views.cost(controller.state, controller.ledger, by, controller.clock.now(), start)
+    names = controller.log.past.names() if by in ("workload", "attempt") else {}
+    return views.cost(controller.state, controller.ledger, by, controller.clock.now(), start, names)
 
 
 async def chaos(site: _At, body: Chaos) -> Json:
@@ -377,6 +383,12 @@ def _workload(site: Site, declaration: Json, env: Mapping[str, str] | None = Non
 def _shown(site: Site, found: WorkloadState) -> Json:
     controller = site.controller
     return views.show(controller.state, controller.ledger, found, controller.clock.now())
+
+
+def _known(controller: Controller, key: str) -> WorkloadState:
+    found = controller.workload(key)
+    assert found is not None, "no workload is ever forgotten"
+    return found
 
 
 def _offsets(text: str) -> dict[str, int]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
@@ -31,11 +32,14 @@ def history(
     name: Annotated[
         str | None, typer.Argument(metavar="NAME", help="Only workloads of this name.", show_default=False)
     ] = None,
+    limit: Annotated[int, typer.Option(help="How many are shown at most; 0: all.", metavar="N", min=0)] = 1000,
     json: bool = json_option(),
 ) -> None:
     """List the workloads that have ended, the latest first."""
-    found = connected().workloads(ended=True, name=name)
+    found = connected().workloads(ended=True, name=name, limit=limit or None)
     _print_list(found, _ENDED, json, "no workload has ended yet" if name is None else f"no {name} has ended")
+    if limit and len(found) == limit:
+        print(f"the latest {limit} are shown; --limit 0 shows all", file=sys.stderr)
 
 
 def show(name: str = name_argument(), json: bool = json_option()) -> None:

@@ -10,13 +10,16 @@ from __future__ import annotations
 
 import json
 from bisect import bisect_right
-from collections.abc import Callable, Iterator, Mapping
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from math import isfinite
 from pathlib import Path
 from typing import Any, Literal
 
 from stellwerk.controller.times import rfc3339
+from stellwerk.scheduling.codec import dump, load
+from stellwerk.scheduling.commands import Command
 from stellwerk.scheduling.events import (
     AttemptResized,
     CheckpointReported,
@@ -29,6 +32,7 @@ from stellwerk.scheduling.events import (
 from stellwerk.scheduling.state import Attempt, State, WorkloadState
 
 ItemKind = Literal["state", "progress", "checkpoint", "note"]
+_Told = tuple[float, ItemKind, str, dict[str, Any]]
 KEPT_ITEMS = 2000
 KEPT_ENDED = 100
 REPORTS = "reports.jsonl"
@@ -53,9 +57,11 @@ class Item:
 class _Thread:
     """The items of one workload, and how far its report files are read (bytes, per attempt).
 
-    Attempts up to `past` are older than this controller: what they had reported is put in order of time.
+    `told` is what events meant to it, from which the rest can be made anew. Attempts up to `past` are older than this
+    controller: what they had reported is put in order of time.
     """
 
+    told: deque[_Told] = field(default_factory=lambda: deque[_Told](maxlen=KEPT_ITEMS))
     items: list[Item] = field(default_factory=list[Item])
     read: dict[int, int] = field(default_factory=dict[int, int])
     phase: str = ""
@@ -71,7 +77,7 @@ class Feed:
         """An empty feed."""
         self._folder = workloads
         self._threads: dict[str, _Thread] = {}
-        self._living: set[str] = set()
+        self._living: dict[str, None] = {}
         self._ended: list[str] = []
         self._live = False
 
@@ -81,18 +87,56 @@ class Feed:
         for thread in self._threads.values():
             thread.past = thread.attempts
 
-    def observe(self, event: Event, state: State) -> None:
-        """Take note of an event, after the state has changed by it."""
+    def observe(
+        self, event: Event, state: State, commands: Sequence[Command] = (), over: Sequence[WorkloadState] = ()
+    ) -> None:
+        """Take note of an event, after the state has changed by it.
+
+        With the commands that followed from it and the workloads that ended by it, as the scheduler tells them.
+        """
         if isinstance(event, Submitted):
-            self._living.add(event.demand.key)
+            self._living[event.demand.key] = None
             self._threads[event.demand.key] = _Thread()
-        for key in list(self._living):
-            workload = state.workloads[key]
-            thread = self._threads[key]
-            for kind, message, data in _told(event, workload, thread):
-                self._add(key, event.at, kind, message, data, self._live)
-            if workload.phase == "ended":
-                self._end(key)
+        for key in self._touched(event, commands, over):
+            if key in self._living:
+                self._observe(event, state.workloads[key])
+
+    def _touched(self, event: Event, commands: Sequence[Command], over: Sequence[WorkloadState]) -> Iterable[str]:
+        """The workloads that may have news: whoever is named, ended, or, when a unit is in trouble, may hold it."""
+        if isinstance(event, HostChanged | UnitGone | DrainNoticed):
+            return list(self._living)
+        first = event.demand.key if isinstance(event, Submitted) else getattr(event, "workload", None)
+        named = (first, *(getattr(command, "workload", None) for command in commands), *(each.key for each in over))
+        return [key for key in dict.fromkeys(named) if key is not None]
+
+    def _observe(self, event: Event, workload: WorkloadState) -> None:
+        thread = self._threads[workload.key]
+        for kind, message, data in _told(event, workload, thread):
+            thread.told.append((event.at, kind, message, data))
+            self._add(workload.key, event.at, kind, message, data, self._live)
+        if workload.phase == "ended":
+            self._end(workload.key)
+
+    def dump(self) -> str:
+        """What came from events, as one line; what attempts have reported is in their files."""
+        threads = {
+            key: _Written(list(thread.told), thread.phase, thread.attempts, thread.ended_attempts)
+            for key, thread in self._threads.items()
+        }
+        return dump(_WrittenFeed(threads, self._ended))
+
+    def load(self, text: str) -> None:
+        """Become what `dump` wrote; ValueError when it is not that."""
+        written = load(_WrittenFeed, text)
+        self._threads, self._ended = {}, written.ended
+        for key, each in written.threads.items():
+            made = self._threads[key] = _Thread(phase=each.phase, attempts=each.attempts)
+            made.ended_attempts = each.ended_attempts
+            for at, kind, message, data in each.told:
+                made.told.append((at, kind, message, data))
+                self._add(key, at, kind, message, data, live=False)
+        ended = set(self._ended)
+        self._living = {key: None for key in self._threads if key not in ended}
 
     def items(self, key: str, after: int) -> list[Item]:
         """Items of a workload that are newer than number `after`."""
@@ -126,16 +170,34 @@ class Feed:
         del items[:-KEPT_ITEMS]
 
     def _end(self, key: str) -> None:
-        self._living.discard(key)
+        self._living.pop(key, None)
         self._ended.append(key)
         if len(self._ended) > KEPT_ENDED:
             self._threads.pop(self._ended.pop(0), None)
 
 
-_Told = tuple[ItemKind, str, dict[str, Any]]
+@dataclass(slots=True)
+class _Written:
+    """A thread as `dump` writes it."""
+
+    told: list[_Told]
+    phase: str
+    attempts: int
+    ended_attempts: int
 
 
-def _told(event: Event, workload: WorkloadState, thread: _Thread) -> Iterator[_Told]:
+@dataclass(slots=True)
+class _WrittenFeed:
+    """A feed as `dump` writes it."""
+
+    threads: dict[str, _Written]
+    ended: list[str]
+
+
+_News = tuple[ItemKind, str, dict[str, Any]]
+
+
+def _told(event: Event, workload: WorkloadState, thread: _Thread) -> Iterator[_News]:
     """What an event means to one workload."""
     match event:
         case CheckpointReported(workload=key) if key == workload.key and workload.checkpoint == event.uri:
@@ -158,7 +220,7 @@ def _holds(attempt: Attempt, unit: str, incarnation: int) -> bool:
     return any(grant.unit == unit and grant.incarnation == incarnation for grant in attempt.grants)
 
 
-def _changes(workload: WorkloadState, thread: _Thread) -> Iterator[_Told]:
+def _changes(workload: WorkloadState, thread: _Thread) -> Iterator[_News]:
     for attempt in workload.attempts[thread.ended_attempts :]:
         if attempt.finished is not None:
             thread.ended_attempts += 1

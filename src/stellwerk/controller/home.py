@@ -6,7 +6,7 @@ import fcntl
 import json
 import os
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -40,23 +40,38 @@ class Home:
             kept = ""
         if not kept:
             kept = secrets.token_urlsafe(32)
-            _write(file, kept + "\n")
+            write_file(file, f"{kept}\n".encode())
         return kept
 
     def announce(self, about: Mapping[str, Any]) -> None:
         """Write where the controller listens, whole or not at all."""
-        _write(self.folder / "controller.json", json.dumps(dict(about)) + "\n")
+        write_file(self.folder / "controller.json", f"{json.dumps(dict(about))}\n".encode())
 
     def retire(self) -> None:
         """Take the announcement back."""
         (self.folder / "controller.json").unlink(missing_ok=True)
 
 
-def _write(file: Path, text: str) -> None:
+def write_file(file: Path, content: bytes, check: Callable[[Path], None] | None = None) -> None:
+    """Write a file of its owner (mode 0600), whole or not at all, and durably.
+
+    `check` looks at what was written before it gets its name; what it raises leaves everything as it was.
+    """
     new = file.with_name(f".{file.name}.new")
     new.unlink(missing_ok=True)
-    with os.fdopen(os.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "w") as writer:
-        writer.write(text)
+    with os.fdopen(os.open(new, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600), "wb") as writer:
+        writer.write(content)
         writer.flush()
         os.fsync(writer.fileno())
+    try:
+        if check is not None:
+            check(new)
+    except BaseException:
+        new.unlink()
+        raise
     new.replace(file)
+    folder = os.open(file.parent, os.O_RDONLY)
+    try:
+        os.fsync(folder)
+    finally:
+        os.close(folder)

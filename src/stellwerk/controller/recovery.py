@@ -1,4 +1,7 @@
-"""After a crash at any point: replay the log, look at what really exists, and make both agree.
+"""After a crash at any point: fold the log, look at what really exists, and make both agree.
+
+The log is folded from the newest snapshot on that is whole and of this log; one that is damaged or foreign is passed
+over for the one before, and without any all events are folded.
 
 The log says what was decided, the backend what exists. A command may have been lost between the two, or carried
 out without an answer. So nothing is remembered about commands; each is derived from the state once more:
@@ -38,9 +41,8 @@ _logger = logging.getLogger(__name__)
 
 async def recover(controller: Controller) -> None:
     """Bring a new controller to where the last one was, and go on from there."""
-    for _seq, event in controller.log.events():
-        controller.fold(event)
-    controller.feed.go_live()
+    restore(controller)
+    controller.go_live()
     with controller.hold():
         existing = await controller.backend.open(controller.report)
         commands, events = reconcile(controller.state, existing, controller.clock.now())
@@ -51,6 +53,32 @@ async def recover(controller: Controller) -> None:
             controller.carry_out(command)
         controller.append([*events, Woke(controller.clock.now())])
     controller.drain()
+
+
+def restore(controller: Controller) -> None:
+    """Fold the log into a new controller, from the newest snapshot on that can be used, else from the first event."""
+    after = 0
+    for snapshot in controller.snapshots.usable(controller.log):
+        try:
+            controller.load(snapshot.parts)
+        except (ValueError, KeyError, TypeError) as error:
+            _logger.warning("the snapshot after event %d is passed over: it cannot be read: %s", snapshot.seq, error)
+            controller.reset()
+        else:
+            after = snapshot.seq
+            break
+    replay(controller, after)
+
+
+def replay(controller: Controller, after: int = 0) -> None:
+    """Fold all events after event `after`, up to which the controller knows everything."""
+    controller.log.past.cut(after)
+    controller.folded = after
+    for seq, event in controller.log.events(after):
+        controller.fold(event)
+        controller.folded = seq
+        controller.write_gone()
+    _logger.info("folded the events from number %d to %d", after + 1, controller.folded)
 
 
 def reconcile(state: State, existing: Sequence[LiveAttempt], now: float) -> tuple[list[Command], list[Event]]:

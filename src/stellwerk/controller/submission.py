@@ -122,6 +122,6 @@ class Submissions:
 
     def _new_key(self, name: str) -> str:
         """A key that is new in the log, and safe as a file name since names are."""
-        while (key := f"{name}-{secrets.token_hex(3)}") in self._controller.state.workloads:
+        while self._controller.log.declared(key=(key := f"{name}-{secrets.token_hex(3)}")) is not None:
             continue
         return key

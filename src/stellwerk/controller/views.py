@@ -118,16 +118,23 @@ def _placements(state: State) -> dict[str, list[Json]]:
     return found
 
 
-def cost(state: State, ledger: Ledger, by: By, now: float, since: float = 0.0) -> list[Json]:
-    """The ledger's rows, under the names that people know; `workload` is the key where a name was used again."""
-    return [row.to_json() | _named(state, row.key, by, row.is_pool) for row in ledger.rows(by=by, now=now, since=since)]
+def cost(
+    state: State, ledger: Ledger, by: By, now: float, since: float = 0.0, past: Mapping[str, str] | None = None
+) -> list[Json]:
+    """The ledger's rows, under the names that people know; `workload` is the key where a name was used again.
+
+    `past` are the names, by key, of workloads that have left the state.
+    """
+    rows = ledger.rows(by=by, now=now, since=since)
+    return [row.to_json() | _named(state, past or {}, row.key, by, row.is_pool) for row in rows]
 
 
-def _named(state: State, key: str, by: By, is_pool: bool) -> Json:
+def _named(state: State, past: Mapping[str, str], key: str, by: By, is_pool: bool) -> Json:
     if is_pool or by not in ("workload", "attempt"):
         return {"pool": key} if is_pool else {}
     workload, _, attempt = key.partition("/")
-    name = state.workloads[workload].demand.name
+    known = state.workloads.get(workload)
+    name = known.demand.name if known is not None else past[workload]
     return {"key": f"{name}/{attempt}" if attempt else name, "workload": workload}
 
 

@@ -13,11 +13,13 @@ Chip-hours and cost count all uses but `provisioning`, which providers do not ch
 
 from __future__ import annotations
 
-from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Protocol
 
+from stellwerk.scheduling.codec import dump, load
+from stellwerk.scheduling.commands import Command
+from stellwerk.scheduling.events import Event, FleetChanged
 from stellwerk.scheduling.model import Pool
 from stellwerk.scheduling.state import State, UnitState, WorkloadState
 
@@ -25,6 +27,7 @@ Use = Literal["busy", "starting", "idle", "draining", "broken", "provisioning"]
 By = Literal["workload", "queue", "pool", "attempt", "unit"]
 USES: tuple[Use, ...] = ("busy", "starting", "idle", "draining", "broken", "provisioning")
 
+_NONE: dict[str, None] = {}
 _HELD: dict[str, Use] = {"starting": "starting", "running": "busy", "stopping": "draining"}
 _UNHELD: dict[str, Use] = {
     "up": "idle",
@@ -101,61 +104,157 @@ class Row:
         }
 
 
+class Kept(Protocol):
+    """Entries that were closed long ago and are kept outside of the ledger."""
+
+    def sums(self, by: By, since: float) -> Iterable[tuple[float, Booking]]:
+        """Seconds from `since` on, and what was booked; summed where the key of `by` and all that counts are equal."""
+        ...
+
+    def of_attempt(self, workload: str, attempt: int) -> Iterable[Span]:
+        """All entries of one attempt."""
+        ...
+
+
 class Ledger:
-    """Books what the scheduler's state says, once it is told of every change by `observe`."""
+    """Books what the scheduler's state says, once it is told of every change by `observe`.
 
-    def __init__(self) -> None:
-        """An empty ledger."""
-        self._closed: list[Span] = []
-        self._held: defaultdict[tuple[str | None, int | None], list[Span]] = defaultdict(list)
-        self._open: dict[Account, tuple[float, Booking]] = {}
+    Entries that are closed can be taken away (`closed`, `hand_over`) and be kept elsewhere (`kept`), so that a long
+    history takes no memory here.
+    """
+
+    def __init__(self, kept: Kept | None = None) -> None:
+        """An empty ledger, but for what is kept."""
+        self._kept = kept
         self._pools: dict[str, Pool] = {}
+        self._closed: list[Span] = []
+        self._open: dict[str, dict[Account, tuple[float, Booking]]] = {}
+        self._units: dict[str, dict[str, None]] = {}
 
-    def observe(self, state: State) -> None:
-        """Take note of the state after an event; call it after every event, once."""
-        self._pools |= state.pools
-        bookings = (b for u in state.units.values() for b in _bookings(state, u, self._pools.get(u.pool)))
+    def observe(self, state: State, event: Event | None = None, commands: Sequence[Command] = ()) -> None:
+        """Take note of the state after an event; call it after every event, once.
+
+        With the event and the commands that followed from it only the units that they are about are looked at.
+        """
+        if event is None or isinstance(event, FleetChanged):
+            self._pools |= state.pools
+            touched = list(dict.fromkeys((*self._open, *state.units)))
+        else:
+            touched = sorted(self._touched(state, (event, *commands)))
+        for name in touched:
+            self._observe(state, name)
+
+    def _touched(self, state: State, records: Iterable[Event | Command]) -> dict[str, None]:
+        """Units that a record names, or that a workload that it names holds or held until now."""
+        units: dict[str, None] = {}
+        for record in records:
+            if (unit := getattr(record, "unit", None)) is not None:
+                units[unit] = None
+            if (key := getattr(record, "workload", None)) is not None:
+                units.update(self._units.get(key, _NONE))
+                workload = state.workloads.get(key)
+                if workload is not None and (live := workload.live) is not None:
+                    units.update(dict.fromkeys(grant.unit for grant in live.grants + live.leaving))
+        return units
+
+    def _observe(self, state: State, name: str) -> None:
+        unit, opened = state.units.get(name), self._open.get(name, {})
+        bookings = () if unit is None else _bookings(state, unit, self._pools.get(unit.pool))
         current = {booking.account: booking for booking in bookings}
-        for account, (since, booking) in list(self._open.items()):
+        for account, (since, booking) in list(opened.items()):
             if current.get(account) != booking:
                 self._close(account, since, state.now)
         for account, booking in current.items():
-            self._open.setdefault(account, (state.now, booking))
+            self._enter(account, state.now, booking)
 
     def spans(self, now: float) -> Iterator[Span]:
-        """All entries, in the order they were closed; what is still open ends at `now`."""
+        """The entries that are not kept elsewhere, in the order they were closed; what is still open ends at `now`."""
         yield from self._closed
-        for since, booking in self._open.values():
-            if now > since:
-                yield Span(since, now, booking)
+        for accounts in self._open.values():
+            for since, booking in accounts.values():
+                if now > since:
+                    yield Span(since, now, booking)
 
     def rows(self, *, by: By, now: float, since: float = 0.0) -> list[Row]:
         """Sums from `since` to `now`, one for each key in order, what pools held for nobody last."""
         rows: dict[tuple[bool, str], Row] = {}
+
+        def row(booking: Booking) -> Row:
+            is_pool, key = _key(booking.account, by)
+            return rows.setdefault((is_pool, key), Row(key, is_pool, dict.fromkeys(USES, 0.0)))
+
+        for seconds, booking in self._kept.sums(by, since) if self._kept is not None else ():
+            row(booking).add(0.0, seconds, booking)
         for start, end, booking in self.spans(now):
             if end > since:
-                is_pool, key = _key(booking.account, by)
-                row = rows.setdefault((is_pool, key), Row(key, is_pool, dict.fromkeys(USES, 0.0)))
-                row.add(max(start, since), end, booking)
+                row(booking).add(max(start, since), end, booking)
         return sorted(rows.values(), key=lambda row: (row.is_pool, row.key))
 
     def attempt(self, workload: str, number: int, now: float) -> Row:
         """The bill of one attempt."""
         row = Row(f"{workload}/{number}", False, dict.fromkeys(USES, 0.0))
-        for span in self._held.get((workload, number), ()):
+        for span in self._kept.of_attempt(workload, number) if self._kept is not None else ():
             row.add(*span)
-        for account, (since, booking) in self._open.items():
-            if account[3:] == (workload, number):
-                row.add(since, max(since, now), booking)
+        for span in self._closed:
+            if span.booking.account[3:] == (workload, number):
+                row.add(*span)
+        for unit in sorted(self._units.get(workload, ())):
+            for account, (since, booking) in self._open[unit].items():
+                if account[3:] == (workload, number):
+                    row.add(since, max(since, now), booking)
         return row
 
+    @property
+    def closed(self) -> Sequence[Span]:
+        """The closed entries that nobody has taken away, in order."""
+        return self._closed
+
+    def hand_over(self, count: int) -> None:
+        """The first `count` closed entries are kept elsewhere from now on."""
+        del self._closed[:count]
+
+    def dump(self) -> str:
+        """What is open, as one line; closed entries are to be handed over before."""
+        opened = [entry for accounts in self._open.values() for entry in accounts.values()]
+        return dump(_Written(opened, self._pools))
+
+    def load(self, text: str) -> None:
+        """Become what `dump` wrote; ValueError when it is not that."""
+        written = load(_Written, text)
+        self._closed, self._pools, self._open, self._units = [], written.pools, {}, {}
+        for since, booking in written.open:
+            self._enter(booking.account, since, booking)
+
+    def _enter(self, account: Account, since: float, booking: Booking) -> None:
+        self._open.setdefault(account.unit, {}).setdefault(account, (since, booking))
+        if account.workload is not None:
+            self._units.setdefault(account.workload, {})[account.unit] = None
+
     def _close(self, account: Account, since: float, now: float) -> None:
-        _, booking = self._open.pop(account)
+        accounts = self._open[account.unit]
+        _, booking = accounts.pop(account)
+        if not accounts:
+            del self._open[account.unit]
+        if account.workload is not None:
+            self._left(account.workload, account.unit)
         if now > since:
-            span = Span(since, now, booking)
-            self._closed.append(span)
-            if account.workload is not None:
-                self._held[account[3:]].append(span)
+            self._closed.append(Span(since, now, booking))
+
+    def _left(self, workload: str, unit: str) -> None:
+        """Forget that a workload holds a unit, unless another attempt of it does."""
+        if all(account.workload != workload for account in self._open.get(unit, ())):
+            units = self._units[workload]
+            units.pop(unit)
+            if not units:
+                del self._units[workload]
+
+
+@dataclass(slots=True)
+class _Written:
+    """A ledger as `dump` writes it."""
+
+    open: list[tuple[float, Booking]]
+    pools: dict[str, Pool]
 
 
 def _key(account: Account, by: By) -> tuple[bool, str]:

@@ -164,6 +164,12 @@ def _woke(book: Book, event: ev.Woke) -> None:
     book.state.wake_at = None
 
 
+def _snapshot_taken(book: Book, event: ev.SnapshotTaken) -> None:
+    state = book.state
+    state.workloads = {key: each for key, each in state.workloads.items() if each.phase != "ended"}
+    book.rebuild()
+
+
 def _current(book: Book, name: str, incarnation: int) -> UnitState | None:
     unit = book.state.units.get(name)
     return unit if unit is not None and unit.incarnation == incarnation else None
@@ -191,5 +197,6 @@ FOLD: dict[type[Any], Callable[[Book, Any], bool | None]] = {
     ev.AttemptEnded: _attempt_ended,
     ev.AttemptResized: _attempt_resized,
     ev.Woke: _woke,
+    ev.SnapshotTaken: _snapshot_taken,
 }
 """What each kind of event does; False where nothing follows from it but what time brings."""

@@ -33,12 +33,14 @@ Hook = Callable[["Book", WorkloadState], None]
 
 
 class Book:
-    """State and indexes of one scheduler; `out` collects the orders of the event that is being handled."""
+    """State and indexes of one scheduler; `out` collects the orders of the event that is being handled, `over`
+    the workloads that ended by it."""
 
     def __init__(self, state: State, schedule: Hook, settle: Hook) -> None:
         """`schedule` sets the next time of a workload, `settle` sees to the units that were made for one."""
         self.state = state
         self.out: list[Command] = []
+        self.over: list[WorkloadState] = []
         self.forget = False
         self.turn = 0
         self.serving: Lane | None = None
@@ -147,7 +149,7 @@ class Book:
         if workload.reclaims:
             found.account.cohort.claimants[workload.key] = found
         if self.fair and ("shares", "") not in self.timers.due:
-            self.timers.set(("shares", ""), self.state.now + fairshare.TICK)
+            self.timers.set(("shares", ""), fairshare.next_tick(self.state.now))
         return found
 
     def place_of(self, found: WaitClass, workload: WorkloadState) -> tuple[int, float, float, int]:
@@ -498,6 +500,7 @@ class Book:
 
     def ended(self, workload: WorkloadState) -> None:
         """A workload is over: nothing is to be remembered for it."""
+        self.over.append(workload)
         if self.timers.due or self.meant:
             self.timers.set(("workload", workload.key), None)
             self.settle(workload)

@@ -154,6 +154,17 @@ class Woke:
     at: float
 
 
+@dataclass(frozen=True, slots=True)
+class SnapshotTaken:
+    """The state before this event was taken as a snapshot.
+
+    What has ended is written down elsewhere by now and leaves the state, and all indexes are made anew from it. So a
+    scheduler that starts from the snapshot decides from here on as one that has folded every event.
+    """
+
+    at: float
+
+
 Event = (
     Submitted
     | StopRequested
@@ -169,4 +180,5 @@ Event = (
     | AttemptEnded
     | AttemptResized
     | Woke
+    | SnapshotTaken
 )

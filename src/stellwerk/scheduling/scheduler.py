@@ -72,6 +72,8 @@ class Scheduler:
         out: list[Command] = []
         book.out = out
         book.turn += 1
+        if book.over:
+            book.over = []
         if event.at > state.now:
             state.now = event.at
         if FOLD[type(event)](book, event) is not False or book.timers.due or state.wake_at is not None:
@@ -107,10 +109,15 @@ class Scheduler:
                 book.serving = None
                 return
 
+    @property
+    def over(self) -> list[WorkloadState]:
+        """The workloads that ended by the last event, in the order they did."""
+        return self.book.over
+
     def reasons(self, key: str) -> tuple[tuple[Reason, ...], ...]:
         """Why a waiting workload has not been granted each of its options, as of now; () when it does not wait."""
-        workload = self.state.workloads[key]
-        return explain.why(self.book, workload) if workload.phase == "waiting" else ()
+        workload = self.state.workloads.get(key)
+        return explain.why(self.book, workload) if workload is not None and workload.phase == "waiting" else ()
 
     def promise(self, key: str) -> Promise | None:
         """When a waiting workload starts, as far as it is promised; None when it is not among the first who wait."""
@@ -118,8 +125,9 @@ class Scheduler:
 
     def cheapest_change(self, key: str) -> Change | None:
         """The smallest change that would start a waiting workload now; None when it does not wait, or none would."""
-        workload = self.state.workloads[key]
-        return changes.cheapest(self.book, workload) if workload.phase == "waiting" else None
+        workload = self.state.workloads.get(key)
+        waits = workload is not None and workload.phase == "waiting"
+        return changes.cheapest(self.book, workload) if waits else None
 
     def copy(self, *, ended: bool = False) -> Scheduler:
         """A scheduler of its own in the same state, for what-ifs; without what has ended, unless asked for."""

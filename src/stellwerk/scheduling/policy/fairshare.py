@@ -66,6 +66,11 @@ def decay(half_lives: float) -> float:
     return series / (1 << halvings) if halvings < 1000 else 0.0
 
 
+def next_tick(now: float) -> float:
+    """The time of the next tick: a whole number of them since zero, so that it does not depend on when it is asked."""
+    return (now // TICK + 1.0) * TICK
+
+
 def tick(book: Book) -> None:
     """Bring all averages up to date; again after `TICK` while anything waits."""
     for account in book.accounts.values():
@@ -73,4 +78,4 @@ def tick(book: Book) -> None:
         if share is not None and (share.dominant or share.average):
             book.weigh(account)
     if book.waiting:
-        book.timers.set(("shares", ""), book.state.now + TICK)
+        book.timers.set(("shares", ""), next_tick(book.state.now))

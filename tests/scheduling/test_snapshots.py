@@ -1,0 +1,123 @@
+"""A scheduler that starts from a snapshot decides like one that went on, and like one that folds every event."""
+
+from __future__ import annotations
+
+import random
+from dataclasses import replace
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pytest import raises
+from test_invariants import random_demand, random_site, step
+from world import Queue, Site, demand, gpus, nodes, slices, tpu
+
+from stellwerk.scheduling import Scheduler
+from stellwerk.scheduling import commands as cmd
+from stellwerk.scheduling import events as ev
+from stellwerk.scheduling.codec import dump, load
+from stellwerk.scheduling.model import Pool
+from stellwerk.scheduling.state import State
+
+
+class _Recorded(Site):
+    """A site that remembers what followed from each event, and the state before each snapshot."""
+
+    def __init__(self, *pools: Pool, **more: object) -> None:
+        self.followed: list[list[cmd.Command]] = []
+        self.cuts: list[tuple[int, str]] = []
+        super().__init__(*pools, **more)  # type: ignore[arg-type]
+
+    def tell(self, event: ev.Event) -> list[cmd.Command]:
+        if isinstance(event, ev.SnapshotTaken):
+            self.cuts.append((len(self.log), dump(self.state)))
+        self.followed.append(super().tell(event))
+        return self.followed[-1]
+
+
+def _goes_on(scheduler: Scheduler, site: _Recorded, begin: int) -> None:
+    followed = [scheduler.handle(event) for event in site.log[begin:]]
+    assert followed == site.followed[begin:]
+    assert dump(scheduler.state) == dump(site.state)
+
+
+def _check(site: _Recorded) -> None:
+    _goes_on(Scheduler(), site, 0)
+    for begin, text in site.cuts:
+        state = load(State, text)
+        assert dump(state) == text
+        _goes_on(Scheduler(state=state, validate=True), site, begin)
+
+
+def _recorded(site: Site) -> _Recorded:
+    """The same site, from its beginning on."""
+    made = _Recorded()
+    for event in site.log:
+        made.tell(event)
+    return made
+
+
+@settings(max_examples=40, deadline=None)
+@given(st.integers(0, 2**32), st.lists(st.integers(0, 69), min_size=1, max_size=3))
+def test_the_state_and_all_commands_are_the_same_from_every_cut_on(seed: int, cuts: list[int]) -> None:
+    rng = random.Random(seed)
+    site = _recorded(random_site(rng))
+    for number in range(70):
+        if number in cuts:
+            site.tell(ev.SnapshotTaken(site.now))
+        step(site, rng, number)
+    _check(site)
+
+
+TORUS = Pool("cubes", "tpu-v5p", "4x4x4", None, 64, 16, 8, 8, layout="torus")
+SPLIT = Pool("split", "tpu-v6e", "4x4", "ct6e-standard-4t", 16, 4, 3, 3, layout="subslices")
+
+
+@settings(max_examples=25, deadline=None)
+@given(st.integers(0, 2**32), st.lists(st.integers(0, 49), min_size=1, max_size=3))
+def test_so_they_are_on_split_units_and_pods(seed: int, cuts: list[int]) -> None:
+    rng = random.Random(seed)
+    site = _Recorded(SPLIT, TORUS, nodes(2), queues=(Queue("a", weight=2.0), Queue("b")))
+    options = [tpu(1, "2x2"), tpu(2, "2x4"), tpu(), tpu(1, "4x4x8", "tpu-v5p"), tpu(3, "4x4x4", "tpu-v5p"), gpus(3)]
+    for number in range(50):
+        if number in cuts:
+            site.tell(ev.SnapshotTaken(site.now))
+        if rng.random() < 0.3:
+            wanted = replace(random_demand(rng, f"s{number}"), options=(rng.choice(options),))
+            site.submit(wanted)
+        step(site, rng, number) if rng.random() < 0.7 else site.obey(rng)
+    _check(site)
+
+
+def test_what_has_ended_leaves_the_state_and_its_averages_stay() -> None:
+    site = _Recorded(slices(2), queues=(Queue("a"), Queue("b")))
+    site.obey()
+    site.submit(*(demand(f"w{n}", tpu(), queue="ab"[n % 2], runtime=600.0) for n in range(5)))
+    site.obey()
+    site.pass_time(3000.0)
+    site.finish("w0")
+    site.submit(demand("never", gpus(1)))
+    assert {site.phase("w0"), site.phase("never")} == {"ended"}
+    shares = dump(site.state.shares)
+    site.tell(ev.SnapshotTaken(site.now))
+    assert list(site.state.workloads) == ["w1", "w2", "w3", "w4"]
+    assert dump(site.state.shares) == shares
+    assert site.scheduler.reasons("w0") == () and site.scheduler.cheapest_change("w0") is None
+    _check(site)
+
+
+def test_who_ended_is_told_once() -> None:
+    site = Site(slices(1))
+    site.obey()
+    site.submit(demand("a", tpu()), demand("b", gpus(1)))
+    assert [workload.key for workload in site.scheduler.over] == ["b"]
+    site.tell(ev.Woke(site.now))
+    assert site.scheduler.over == []
+
+
+def test_a_dump_leaves_out_what_is_at_its_default_and_tells_one_from_true() -> None:
+    queues = (Queue("a", (("h100", 8),), lend=True), Queue("b", lend=1), Queue("c", lend=False))
+    text = dump(queues)
+    assert text == '[{"name":"a","quota":[["h100",8]]},{"name":"b","lend":1},{"name":"c","lend":false}]'
+    assert [each.lend for each in load(tuple[Queue, ...], text)] == [True, 1, False]
+    with raises(ValueError, match="workloads"):
+        load(State, '{"workloads":{"a":{"order":1}}}')
