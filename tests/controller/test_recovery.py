@@ -106,6 +106,12 @@ def test_a_stop_is_repeated_and_one_that_was_done_is_reported(tmp_path: Path, wo
         commands, events = reconcile(controller.state, [LiveAttempt("k", 1)], 1.0)
         assert [c.cause for c in commands if isinstance(c, StopAttempt)] == ["stopped-by-user"]
         assert events == []
+        by = controller.state.workloads["k"].attempts[-1].stop_by
+        assert by is not None
+        later, _ = reconcile(controller.state, [LiveAttempt("k", 1)], by - 2.0)
+        assert [c.grace for c in later if isinstance(c, StopAttempt)] == [2.0]
+        later, _ = reconcile(controller.state, [LiveAttempt("k", 1)], by + 2.0)
+        assert [c.grace for c in later if isinstance(c, StopAttempt)] == [0.0]
         commands, events = reconcile(controller.state, [], 1.0)
         assert commands == []
         assert [(e.outcome, e.cause) for e in events if isinstance(e, AttemptEnded)] == [("stopped", "stopped-by-user")]

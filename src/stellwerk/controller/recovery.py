@@ -33,9 +33,6 @@ from stellwerk.scheduling.commands import (
 from stellwerk.scheduling.events import AttemptEnded, Event, Woke
 from stellwerk.scheduling.state import State, UnitState, WorkloadState
 
-GRACE = 10.0
-"""Seconds left to an attempt that is told to stop once more."""
-
 _logger = logging.getLogger(__name__)
 
 
@@ -94,7 +91,8 @@ def reconcile(state: State, existing: Sequence[LiveAttempt], now: float) -> tupl
         found.discard(LiveAttempt(workload.key, attempt.number))
         if workload.phase == "stopping" and exists:
             cause = workload.stop_cause or "infrastructure"
-            commands.append(StopAttempt(workload.key, attempt.number, cause, GRACE))
+            grace = max(0.0, (attempt.stop_by or now) - now)
+            commands.append(StopAttempt(workload.key, attempt.number, cause, grace))
         elif workload.phase == "starting" and not exists:
             commands.append(StartAttempt(workload.key, attempt.number, attempt.option, attempt.grants))
         elif not exists:

@@ -25,6 +25,7 @@ def stop(book: Book, workload: WorkloadState, cause: Cause, grace: float) -> Non
         workload.stop_cause = cause
     if attempt.stopping is None:
         attempt.stopping = now
+    attempt.stop_by = now + grace if attempt.stop_by is None else min(attempt.stop_by, now + grace)
     workload.phase = "stopping"
     book.out.append(StopAttempt(workload.key, attempt.number, workload.stop_cause, grace))
     book.schedule(workload)

@@ -21,6 +21,7 @@ UnitPhase = Literal["provisioning", "up", "broken", "recycling", "releasing"]
 class Attempt:
     """One try: what it holds and how it went. `began` is when it was granted, `running` when its code began.
 
+    `stopping` is when it was first told to stop, `stop_by` the time until which its code may still save something.
     `expected` is when it would end by its estimate, None without one; `resizes` counts the orders to resize it,
     `settled` is the last that was carried out, and `leaving` holds what it was told to leave and has not left yet.
     `spent` is what it had cost (US dollars) at `settled_at`, when what it holds changed last; None while it never did.
@@ -32,6 +33,7 @@ class Attempt:
     began: float
     running: float | None = None
     stopping: float | None = None
+    stop_by: float | None = None
     finished: float | None = None
     outcome: Outcome | None = None
     cause: Cause | None = None

@@ -16,6 +16,7 @@ from typing import Any, cast
 
 from stellwerk.backends.local.folder import AttemptFolder, attempt_folder, attempt_folders
 from stellwerk.backends.local.journal import Record, ended, read
+from stellwerk.backends.local.notices import Notices
 from stellwerk.backends.local.planning import make_plan
 from stellwerk.backends.local.watching import Watch, write_token
 from stellwerk.backends.protocol import Launch, LiveAttempt, Report
@@ -39,6 +40,8 @@ class LocalBackend:
         self._tasks: set[asyncio.Task[None]] = set()
         self._waiting: list[cmd.RecycleUnit | cmd.ReleaseUnit] = []
         self._report: Report = _nobody
+        self._notices = Notices(self._home)
+        self._closed = False
 
     async def open(self, report: Report) -> list[LiveAttempt]:
         """Begin reporting; the attempts whose end the controller does not have yet."""
@@ -46,6 +49,8 @@ class LocalBackend:
         for folder in attempt_folders(self._home):
             if _is_open(folder):
                 self._watch(folder)
+        for (unit, incarnation), deadline in self._notices.running():
+            self._notice(unit, incarnation, deadline)
         return [LiveAttempt(workload, attempt) for workload, attempt in self._watches]
 
     async def close(self) -> None:
@@ -54,7 +59,7 @@ class LocalBackend:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
-        self._report = _nobody
+        self._report, self._closed = _nobody, True
 
     def launch(self, launch: Launch) -> None:
         """Start an attempt; one that exists already is gone on with, or, when it has ended, told again."""
@@ -192,13 +197,21 @@ class LocalBackend:
 
     def _preempt(self, unit: str, incarnation: int) -> None:
         deadline = time.time() + PREEMPTION_NOTICE_S
-        self._soon(ev.DrainNoticed(time.time(), unit, incarnation, deadline))
-        asyncio.get_running_loop().call_later(PREEMPTION_NOTICE_S, self._take_away, unit, incarnation)
+        self._notices.give((unit, incarnation), deadline)
+        self._notice(unit, incarnation, deadline)
+
+    def _notice(self, unit: str, incarnation: int, deadline: float) -> None:
+        now = time.time()
+        self._soon(ev.DrainNoticed(now, unit, incarnation, deadline))
+        asyncio.get_running_loop().call_later(max(0.0, deadline - now), self._take_away, unit, incarnation)
 
     def _take_away(self, unit: str, incarnation: int) -> None:
+        if self._closed:
+            return
         for watch in self._holders(unit, incarnation):
             watch.order("kill", hosts=watch.hosts(unit))
         self._report(ev.UnitGone(time.time(), unit, incarnation, "preempted"))
+        self._notices.drop((unit, incarnation))
 
     def _holders(self, unit: str, incarnation: int) -> list[Watch]:
         return [watch for watch in self._watches.values() if watch.units.get(unit) == incarnation and not watch.over]
