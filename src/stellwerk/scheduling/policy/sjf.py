@@ -21,7 +21,8 @@ from __future__ import annotations
 from math import sqrt
 
 from stellwerk.scheduling.book import Book
-from stellwerk.scheduling.index import Entry, Lane
+from stellwerk.scheduling.index import Lane
+from stellwerk.scheduling.order import Entry
 from stellwerk.scheduling.policy import preemption
 from stellwerk.scheduling.policy.rules import AGEING, remaining
 from stellwerk.scheduling.state import WorkloadState
@@ -54,7 +55,7 @@ def serve(book: Book, lane: Lane) -> None:
 
 
 def _next(lane: Lane, tried: set[int]) -> Entry | None:
-    valid = [entry for entry in lane.heap if entry[4].entry is entry and id(entry[4]) not in tried]
+    valid = [found.entry for found in lane.entered() if found.entry is not None and id(found) not in tried]
     return min(valid, default=None)
 
 
