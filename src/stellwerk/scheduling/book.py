@@ -9,13 +9,13 @@ state.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from heapq import heapreplace
 
 from stellwerk.scheduling.catalogue import Catalogue
 from stellwerk.scheduling.commands import Command, StartAttempt
 from stellwerk.scheduling.frozen import twin
-from stellwerk.scheduling.index import Account, Cohort, Entry, Lane, WaitClass
+from stellwerk.scheduling.index import Account, Cohort, Lane, WaitClass
 from stellwerk.scheduling.model import NO_LIMITS, Demand, Grant
+from stellwerk.scheduling.order import Entry, EntryOrder, Order, ShareOrder, Standings
 from stellwerk.scheduling.placement.index import INF, make
 from stellwerk.scheduling.placement.units import natural
 from stellwerk.scheduling.policy import fairshare, queues
@@ -72,12 +72,13 @@ class Book:
             or any(RULES[q.policy].backfill for q in state.queues.values() if q.policy)
         )
         self.timers = Timers()
+        self.standings = Standings()
         self.lanes = {
-            pool.name: Lane(pool, make(pool, track=self.tracking, plain=not self.rules.backfill), number)
+            pool.name: Lane(pool, make(pool, track=self.tracking, plain=not self.rules.backfill), number, self._order())
             for number, pool in enumerate(state.pools.values())
         }
         self.bare = self._bare()
-        self.catalogue = Catalogue(state, self.lanes, self.rules, self.bare)
+        self.catalogue = Catalogue(state, self.lanes, self.rules, self._order, self.bare)
         self.accounts = self.catalogue.accounts
         self.class_of = self.catalogue.class_of
         self.account_of = self.catalogue.account_of
@@ -103,6 +104,9 @@ class Book:
         self._building = False
         for name, cool in state.cool_downs.items():
             self.timers.set(("pool", name), cool.until)
+
+    def _order(self) -> Order:
+        return ShareOrder(self.standings) if self.fair else EntryOrder()
 
     def _bare(self) -> bool:
         """Whether nothing but free chips can stand in anybody's way, and nothing is foreseen."""
@@ -135,12 +139,13 @@ class Book:
         """Enter a waiting workload in its line."""
         found = self.class_of(workload.demand)
         self.waiting[workload.demand.key] = workload
+        found.shape.waiting += 1
         key = 0.0 if found.aged else self.rules_of(found.account).key(workload, self.state.now)
         if found.backfills:
             runtime = remaining(workload)
             found.line.push(workload, key, runtime)
             if runtime < INF:
-                found.shape.enter(workload, runtime)
+                found.shape.enter(workload, runtime, found)
         else:
             found.line.push(workload, key, INF)
         entry = found.entry
@@ -175,6 +180,7 @@ class Book:
         if workload.reclaims:
             self._reclaimed(workload, found)
         found.line.leave(workload)
+        found.shape.waiting -= 1
         if found.parked is not None and not found.line.size:
             self.unpark(found)
         self.refresh(found)
@@ -189,7 +195,7 @@ class Book:
         """Those whom quota holds back may have another answer; of the parked so many are asked, the first."""
         for found in list(cohort.parked)[:most]:
             self.unpark(found)
-        for found in (each for account in cohort.accounts for each in account.classes if each.timed):
+        for found in list(cohort.timed):
             self.ask(found)
 
     def refresh(self, found: WaitClass) -> None:
@@ -198,60 +204,66 @@ class Book:
         entry = found.entry
         if first is None or found.parked is not None:
             if entry is not None:
-                found.entry = None
-                self._deactivate(found)
-                for lane in found.shape.lanes:
-                    if lane is not self.serving and lane.heap and lane.heap[0] is entry:
-                        self.dirty[lane] = None
-                if self.claim is entry:
-                    self._claim_over()
+                self._out_of_order(found, entry)
             return
-        level = found.account.level if self.fair else 0.0
         if entry is None:
             self._activate(found)
-        elif entry[3] == first.order and entry[1] == level and (found.aged or not found.skips):
+        elif entry[3] == first.order and (found.aged or not found.skips):
             return
+        level = found.account.level if self.fair else 0.0
         key = 0.0 if found.aged else self.rules_of(found.account).key(first, self.state.now)
         found.entry = made = (found.rank, level, key, first.order, found, first)
         if found.backfills:
-            found.shape.push(made)
+            found.shape.order.put(made, entry, len(found.shape.active))
         for lane in found.shape.lanes:
-            heap = lane.heap
-            if heap and heap[0] is entry:
-                heapreplace(heap, made)
-                first = True
-            else:
-                lane.push(made)
-                first = heap[0] is made
-            if first and entry is not None and lane is not self.serving:
+            if lane.order.put(made, entry, lane.classes) and entry is not None and lane is not self.serving:
                 self.dirty[lane] = None
-        if entry is not None and self.claim is entry:
-            self._claim_over()
+        if entry is not None:
+            self._claim_over(found)
 
-    def _claim_over(self) -> None:
-        """Whoever waited first for the machine's memory has left: everybody may have another answer."""
-        self.claim = None
-        self.dirty.update(dict.fromkeys(self.lanes.values()))
+    def _out_of_order(self, found: WaitClass, entry: Entry) -> None:
+        found.entry = None
+        self._deactivate(found)
+        for lane in found.shape.lanes:
+            if lane.order.drop(entry) and lane is not self.serving:
+                self.dirty[lane] = None
+        self._claim_over(found)
+
+    def _claim_over(self, found: WaitClass) -> None:
+        """Whoever waited first for the machine's memory, of this class, has left: all may have another answer."""
+        if self.claim is not None and self.claim[4] is found:
+            self.claim = None
+            self.dirty.update(dict.fromkeys(self.lanes.values()))
 
     def _activate(self, found: WaitClass) -> None:
-        shape = found.shape
+        shape, account = found.shape, found.account
         if not shape.active:
             for lane in shape.lanes:
                 lane.active[shape] = None
         shape.active[found] = None
+        if not account.classes:
+            self.standings.enter(account)
+        account.classes[found] = None
+        if found.timed:
+            account.cohort.timed[found] = None
         for lane in shape.lanes:
             lane.classes += 1
-        found.account.classes[found] = None
+            account.lanes[lane] = account.lanes.get(lane, 0) + 1
 
     def _deactivate(self, found: WaitClass) -> None:
-        shape = found.shape
+        shape, account = found.shape, found.account
         del shape.active[found]
+        del account.classes[found]
+        account.cohort.timed.pop(found, None)
+        if not account.classes:
+            self.standings.leave(account)
         for lane in shape.lanes:
             lane.classes -= 1
-        if not shape.active:
-            for lane in shape.lanes:
+            account.lanes[lane] -= 1
+            if not account.lanes[lane]:
+                del account.lanes[lane]
+            if not shape.active:
                 del lane.active[shape]
-        del found.account.classes[found]
 
     def park(self, found: WaitClass, why: str) -> None:
         """Take a class out of the order until quota is given back: `own` its queue's, `cohort` its cohort's."""
@@ -289,6 +301,7 @@ class Book:
         if workload.reclaims:
             self._reclaimed(workload, found)
         found.line.leave(workload)
+        found.shape.waiting -= 1
         entry = found.entry
         if entry is None or entry[3] == workload.order:
             self.refresh(found)
@@ -382,7 +395,7 @@ class Book:
                             self.attention[unit.name] = None
         if len(grants) == 1 and (lane := self.lanes.get(grants[0].pool)) is not None:
             lane.places.give(grants, key)
-            if lane.heap or lane.elastic or self.flexible:
+            if lane.classes or lane.elastic or self.flexible:
                 self._freed(lane)
         else:
             for lane, own in self.by_lane(grants):
@@ -429,10 +442,10 @@ class Book:
             gained = self.memory_of(before) - self.memory_of(grants + leaving)
             self.memory += gained
             if gained > 0 and self.claim is not None:
-                self._claim_over()
+                self._claim_over(self.claim[4])
 
     def _freed(self, lane: Lane) -> None:
-        if lane.heap or lane.elastic or self.flexible:
+        if lane.classes or lane.elastic or self.flexible:
             self.dirty[lane] = None
             if lane.elastic:
                 self.sized[lane] = None
@@ -440,7 +453,7 @@ class Book:
     def _give_memory(self, grants: tuple[Grant, ...]) -> None:
         assert self.memory is not None
         self.memory += self.memory_of(grants)
-        self.sized.update(dict.fromkeys(lane for lane in self.lanes.values() if lane.elastic and lane.heap))
+        self.sized.update(dict.fromkeys(lane for lane in self.lanes.values() if lane.elastic and lane.classes))
         for workload in self.flexible.values():
             if (lane := self.lanes.get(workload.attempts[-1].grants[0].pool)) is not None:
                 self.dirty[lane] = None
@@ -484,10 +497,14 @@ class Book:
     def weigh(self, account: Account) -> None:
         """Bring a queue's level, and the place of all its classes in the order, up to date."""
         level = fairshare.level(self.state, account, self.chips_total)
-        if level != account.level:
-            account.level = level
-            for found in list(account.classes):
-                self.refresh(found)
+        if level == account.level:
+            return
+        self.standings.move(account, level)
+        for lane in account.lanes:
+            if lane.order.moved(account) and lane is not self.serving:
+                self.dirty[lane] = None
+        if self.claim is not None and self.claim[4].account is account:
+            self._claim_over(self.claim[4])
 
     def unclaim(self, claimant: str) -> None:
         """One of those who make room for a workload is gone."""

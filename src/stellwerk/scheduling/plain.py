@@ -59,7 +59,7 @@ def end(book: Book, workload: WorkloadState, attempt: Attempt, event: AttemptEnd
     del held[key]
     if not held:
         unit.idle_since = state.now
-    if lane.heap:
+    if lane.classes:
         book.dirty[lane] = None
     workload.phase = "ended"
     if book.forget and not book.timers.due:

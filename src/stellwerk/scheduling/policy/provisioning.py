@@ -106,8 +106,7 @@ def _make_for_waiting(book: Book, lane: Lane) -> int:
 
 def waiting_in(lane: Lane) -> Iterator[tuple[WaitClass, WorkloadState]]:
     """The first of those who wait in a lane, in order."""
-    classes = [entry[4] for entry in lane.heap if entry[4].entry is entry]
-    pairs = [(each.rank, each.account.level, w.order, each, w) for each in classes for w in each.line]
+    pairs = [(each.rank, each.account.level, w.order, each, w) for each in lane.entered() for w in each.line]
     for pair in nsmallest(MOST_SERVED, pairs, key=lambda pair: pair[:3]):
         yield pair[3], pair[4]
 
