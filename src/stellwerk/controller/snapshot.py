@@ -37,7 +37,7 @@ SCHEMA = 1
 KEPT = 2
 """Snapshots that are kept."""
 
-EVERY = 5_000
+EVERY = 2_500
 """Events after which a snapshot is due."""
 
 WORK = 2.0
