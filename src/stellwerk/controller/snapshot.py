@@ -15,8 +15,8 @@ The first line of `snapshot-SEQ.jsonl` says which event of which log it was take
 rest, which is a line for the scheduler's state and one for each thing that is folded beside it. Files are written whole
 or not at all, and the last two are kept.
 
-Limits: the loop waits while what lives is put into words and the indexes are made anew, which takes some hundredths of a
-second, and about a second for 20,000 that wait. So that this stays a small part of the work, the next one is not due
+Limits: the loop waits while what lives is put into words and the indexes are made anew, which takes some hundredths of
+a second, and about a second for 20,000 that wait. So that this stays a small part of the work, the next one is not due
 before folding has taken `SHARE` times as long.
 """
 
