@@ -22,9 +22,9 @@ class Ends:
 
     def hold(self, key: str, grants: tuple[Grant, ...], since: float, until: float) -> None:
         """`key` has these grants since `since` and is expected to end at `until`."""
-        self._hold(key, grants, since, until, max(until - since, SHORTEST))
+        self._enter(key, grants, since, until, max(until - since, SHORTEST))
 
-    def _hold(self, key: str, grants: tuple[Grant, ...], since: float, until: float, span: float) -> None:
+    def _enter(self, key: str, grants: tuple[Grant, ...], since: float, until: float, span: float) -> None:
         self._holders[key] = (grants, since, until, span)
         insort(self._order, (until, key))
 
@@ -36,23 +36,24 @@ class Ends:
 
     def expected(self, now: float) -> Iterator[tuple[float, Grant]]:
         """Each grant with the time at which it is given back, all later than `now`, soonest first."""
-        self._prolong_until(now)
+        self._prolong_all(now)
         for until, key in self._order:
             for grant in self._holders[key][0]:
                 yield until, grant
 
     def content(self, now: float) -> list[tuple[float, str]]:
-        """Expected ends by key as of now, to be compared."""
-        self._prolong_until(now)
+        """Expected ends by key, all later than `now`, to be compared."""
+        self._prolong_all(now)
         return list(self._order)
 
-    def _prolong_until(self, now: float) -> None:
+    def _prolong_all(self, now: float) -> None:
         while self._order and self._order[0][0] <= now:
             self._prolong(self._order[0][1], now)
 
     def _prolong(self, key: str, now: float) -> None:
+        """The span is doubled as it was first told, so that it matters to no digit when anybody looked."""
         grants, since, _, span = self._holders[key]
         while since + span <= now:
             span *= 2.0
         self.leave(key)
-        self._hold(key, grants, since, since + span, span)
+        self._enter(key, grants, since, since + span, span)
