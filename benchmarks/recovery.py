@@ -61,7 +61,7 @@ class World:
                 event = ev.Submitted(at, self._demand())
                 self._later(self._rng.expovariate(1 / 20.0), None)
             yield from self._tell(event)
-            if self._told % self._every == 0:
+            if self._told % self._every == 1:
                 yield from self._tell(ev.SnapshotTaken(at))
 
     def _tell(self, event: Any) -> Iterator[Any]:

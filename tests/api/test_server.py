@@ -340,3 +340,27 @@ def test_shutdown_is_passed_on(tmp_path: Path) -> None:
         assert api.ended == [True]
 
     _run(tmp_path, story)
+
+
+def test_what_has_left_the_state_is_answered_as_before(tmp_path: Path) -> None:
+    async def story(api: _Api) -> None:
+        keys = [await api.submit(submission=f"s{number}") for number in range(2)]
+        for key in keys:
+            api.run(key)
+            api.world.clock.advance(60.0)
+            api.end(key)
+        paths = ("/v1/workloads/lm", f"/v1/workloads/{keys[0]}", f"/v1/workloads/{keys[0]}/why", "/v1/cost")
+        before = [await api.get(path) for path in paths]
+        history = await api.get("/v1/workloads", ended=True)
+        api.controller.snapshot()
+        assert api.controller.state.workloads == {}
+        assert [await api.get(path) for path in paths] == before
+        assert await api.get("/v1/workloads", ended=True) == history
+        assert await api.get("/v1/workloads", ended=True, limit=1) == history[:1]
+        await api.get("/v1/workloads", 422, ended=True, limit=0)
+        seen = await api.get(f"/v1/workloads/{keys[0]}/watch", after=0)
+        assert seen["ended"] and seen["items"][-1]["message"] == "succeeded"
+        assert (await api.get(f"/v1/workloads/{keys[0]}/logs"))["ended"]
+        await api.post(f"/v1/workloads/{keys[0]}/stop", {}, 409)
+
+    _run(tmp_path, story)

@@ -126,8 +126,9 @@ class Scheduler:
     def cheapest_change(self, key: str) -> Change | None:
         """The smallest change that would start a waiting workload now; None when it does not wait, or none would."""
         workload = self.state.workloads.get(key)
-        waits = workload is not None and workload.phase == "waiting"
-        return changes.cheapest(self.book, workload) if waits else None
+        if workload is None or workload.phase != "waiting":
+            return None
+        return changes.cheapest(self.book, workload)
 
     def copy(self, *, ended: bool = False) -> Scheduler:
         """A scheduler of its own in the same state, for what-ifs; without what has ended, unless asked for."""
