@@ -37,6 +37,7 @@ _SECTIONS: dict[str, dict[str, tuple[str, str, str]]] = {
             "simulate",
             "Replay a trace in virtual time: utilization, waits, cost, and their limits.",
         ),
+        "whatif": ("whatif", "whatif", "Replay the event log with a change, beside what is."),
     },
     "Hardware": {
         "hardware": ("hardware", "hardware", "Accelerators: topologies, machines, memory, speed, prices, sources."),

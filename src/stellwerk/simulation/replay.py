@@ -74,7 +74,7 @@ def replay(
     own = frozenset(declared.accelerators)
     jobs = submissions(trace, fleet, settings.estimates, settings.seed, own)
     world = world_for(fleet, jobs, settings)
-    with watch(world), _collected_later():
+    with watch(world), collected_later():
         began = time.perf_counter()
         world.run()
         wall = time.perf_counter() - began
@@ -149,7 +149,7 @@ def _labels(settings: Settings, trace: Trace, names: Mapping[str, str | None]) -
 
 
 @contextmanager
-def _collected_later() -> Generator[None]:
+def collected_later() -> Generator[None]:
     """Pause the cycle collector: a replay makes many records and few cycles, and scanning them costs a third."""
     was_on = gc.isenabled()
     gc.disable()
