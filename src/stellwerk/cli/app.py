@@ -38,6 +38,7 @@ _SECTIONS: dict[str, dict[str, tuple[str, str, str]]] = {
             "Replay a trace in virtual time: utilization, waits, cost, and their limits.",
         ),
         "whatif": ("whatif", "whatif", "Replay the event log with a change, beside what is."),
+        "size": ("size", "size", "Find the cheapest fleet that meets a goal, by simulating it."),
     },
     "Hardware": {
         "hardware": ("hardware", "hardware", "Accelerators: topologies, machines, memory, speed, prices, sources."),
