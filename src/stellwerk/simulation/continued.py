@@ -17,10 +17,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from stellwerk.scheduling.commands import Command, ResizeAttempt, StartAttempt, StopAttempt
+from stellwerk.scheduling.commands import StartAttempt, StopAttempt
 from stellwerk.scheduling.events import (
     AttemptEnded,
-    AttemptResized,
     Event,
     FleetChanged,
     UnitGone,
@@ -133,19 +132,13 @@ class ContinuedWorld(TroubledWorld):
             job.cost = max(0.0, attempt.began + job.starting - self.now)
             self._push(self.now + job.cost, BEGUN, key, number)
         self._running += 1
-        self._starts.append((key, number, self.now, job.cost, attempt.grants))
+        self._starts.append((StartAttempt(key, number, attempt.option, attempt.grants), self.now, job.cost))
         self._push(self.now + job.cost + job.left, END, key, number)
 
     def _tell(self, event: Event) -> None:
         if isinstance(event, FleetChanged):
             self.pools |= {pool.name: pool for pool in event.fleet.pools}
         super()._tell(event)
-
-    def _order(self, command: Command) -> None:
-        if isinstance(command, ResizeAttempt):
-            self._pending.append(AttemptResized(self.now, command.workload, command.attempt, command.resize))
-        else:
-            super()._order(command)
 
     def _start(self, command: StartAttempt) -> None:
         job = self.jobs[command.workload]
