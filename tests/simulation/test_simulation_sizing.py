@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+from dataclasses import replace
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from stellwerk.scheduling.declared import fleet_of
+from stellwerk.scheduling.model import Fleet
 from stellwerk.simulation.goals import parse_goal
 from stellwerk.simulation.replay import Settings, replay
 from stellwerk.simulation.report.sizes import write_sizes
@@ -23,6 +25,7 @@ from stellwerk.simulation.traces.model import Job, Trace, make_trace
 from stellwerk.spec import load_fleet
 from stellwerk.spec.problems import Flaw
 
+OWN = frozenset({"p100"})
 FLEET = """\
 # what we rent
 accelerators:
@@ -189,7 +192,7 @@ def test_default_bounds_are_the_largest_and_all_at_once() -> None:
     rows = [(0, 100, 4), (10, 100, 12), (20, 100, 2), (110, 50, 8), (300, 10, 4)]
     declared = one()
     fleet_ = fleet_of(declared)
-    jobs = submissions(trace(rows), fleet_, Estimates(), own=frozenset({"p100"}))
+    jobs = submissions(trace(rows), fleet_, Estimates(), own=OWN)
     assert list(default_bounds(fleet_, jobs).values()) == [(3, 5)]  # 1 + 3 + 0.625, then 3 + 0.625 - ... + 2
     answer = size(declared, trace(rows), parse_goal("max wait < 1s"))
     assert answer.bounds == ((3, 5),)
@@ -217,6 +220,13 @@ def test_pools_that_can_stand_for_each_other_may_be_empty() -> None:
     assert answer.bounds == ((0, 4), (0, 4))
     assert answer.best is not None and answer.best.units == (0, 4)
     assert [each.units for each in answer.smaller] == [(0, 3)]
+
+
+def test_a_pod_keeps_its_size() -> None:
+    pod = replace(fleet_of(one()).pools[0], layout="optical", maximum=64)
+    assert default_bounds(Fleet((pod,)), submissions(trace([(0, 9, 4)]), Fleet((pod,)), Estimates(), own=OWN)) == {
+        pod: (64, 64)
+    }
 
 
 def test_nothing_within_the_bounds_meets_it() -> None:

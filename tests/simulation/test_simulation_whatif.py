@@ -184,6 +184,7 @@ def test_starts_take_as_long_as_they_took() -> None:
     found = ask(events, named=("a", "b"))
     assert starts(found, "b") == [(50, 50)]
     assert line(found, "b").changed.finish[0] == EPOCH + 70
+    assert found.as_it_is.utilization == 1.0  # chips are held from the grant on
 
 
 def test_policy_and_preemption_are_changes_too() -> None:

@@ -37,7 +37,9 @@ def size(
         list[str] | None,
         typer.Option(help="Bounds of a pool, or its size: NAME=2..16, NAME=4.", metavar="NAME=MIN..MAX"),
     ] = None,
-    policy: Annotated[str, typer.Option(help="fifo, sjf, backfill or default.", metavar="POLICY")] = "default",
+    policy: Annotated[
+        str | None, typer.Option(help="fifo, sjf, backfill or default; the fleet's own unless said.", metavar="POLICY")
+    ] = None,
     estimates: Annotated[
         str, typer.Option(help="What users say of durations: exact, user, or a range of factors (1-5).", metavar="E")
     ] = "exact",
@@ -116,7 +118,7 @@ def _answer(
     trace: Trace,
     goal: Goal,
     bounds: dict[str, Range],
-    policy: str,
+    policy: str | None,
     estimates: str,
     preempt: bool,
     failures: str | None,
@@ -136,7 +138,8 @@ def _answer(
         raise CliError(str(error)) from None
     names = [pool.name for pool in declared.pools]
     breaks = load_failures(failures, frozenset(names)) if failures else None
-    settings = Settings(policy_named(policy), preempt, guess, breaks, seed)
+    chosen = policy_named(policy) if policy is not None else declared.policy
+    settings = Settings(chosen, preempt or declared.preempt, guess, breaks, seed)
     try:
         with _progress(names) as watch:
             return sized(declared, trace, goal, settings, bounds=bounds, watch=watch)

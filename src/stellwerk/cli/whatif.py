@@ -359,8 +359,10 @@ def _when(compared: Comparison) -> str:
 
 
 def _figures(compared: Comparison) -> list[Row]:
+    """The figures of both sides, without those that neither has; an unknown cost is one."""
     sides = compared.as_it_is, compared.changed
-    return [{"title": title, "values": [show(side) for side in sides]} for title, show in _SHOWN]
+    rows = [{"title": title, "values": [show(side) for side in sides]} for title, show in _SHOWN]
+    return [row for row in rows if row["title"] == "cost" or row["values"] != [formats.UNKNOWN] * 2]
 
 
 def _share(figures: Figures) -> str:

@@ -18,7 +18,7 @@ machine (Graham 1969). Sizes next below the answer are simulated, others that bi
 the lines are the product of p - 1 ranges: bounds keep that small. A pool with `min` below `max` is priced at `max`.
 
 Bounds, unless given: at most, what all work takes that runs when everything starts at once; at least, what the
-largest workload needs that fits no other pool, else 0.
+largest workload needs that fits no other pool, else 0. A pod keeps its size, which is that of its topology.
 """
 
 from __future__ import annotations
@@ -47,6 +47,9 @@ if TYPE_CHECKING:
 Units = tuple[int, ...]
 Range = tuple[int, int]
 Price = tuple[float, int, Units]
+PODS = ("torus", "optical")
+"""Layouts of pools whose units are the cubes of one pod, as many as its topology has."""
+
 MOST_LINES = 100_000
 """Most combinations of all pools but one that a search goes through."""
 
@@ -206,7 +209,7 @@ def size(
     fleet = with_default_queue(fleet_of(declared), trace)
     jobs = submissions(trace, fleet, settings.estimates, settings.seed, frozenset(declared.accelerators))
     goal.check(jobs)
-    ranges = [(bounds or {}).get(pool.name) or found for pool, found in default_bounds(fleet, jobs).items()]
+    ranges = [_bounds(pool, bounds or {}, found) for pool, found in default_bounds(fleet, jobs).items()]
     axis = axis_of(fleet.pools, ranges)
     tried: dict[Units, Candidate] = {}
 
@@ -232,6 +235,14 @@ def size(
         smaller=tuple(tried[units] for units in search.below(best)) if best is not None else (),
         tried=tuple(ordered),
     )
+
+
+def _bounds(pool: Pool, given: Mapping[str, Range], found: Range) -> Range:
+    wanted = given.get(pool.name)
+    if wanted is not None and pool.layout in PODS and wanted != found:
+        message = f"{pool.name} is a pod: it has as many units as its topology has cubes, {pool.maximum}"
+        raise Flaw("bounds", message, f"leave out --pool {pool.name}, or declare another topology")
+    return wanted or found
 
 
 def axis_of(pools: Sequence[Pool], ranges: Sequence[Range]) -> int:
@@ -306,7 +317,8 @@ def default_bounds(fleet: Fleet, jobs: Sequence[Job]) -> dict[Pool, Range]:
             least[pool] = max(least[pool], ceil(units))
         for pool, units in found.items():
             changes[pool] += [(job.at, units), (job.at + job.duration, -units)]
-    return {pool: (least[pool], max(least[pool], _peak(changes[pool]))) for pool in fleet.pools}
+    bounds = {pool: (least[pool], max(least[pool], _peak(changes[pool]))) for pool in fleet.pools}
+    return {pool: (pool.maximum, pool.maximum) if pool.layout in PODS else found for pool, found in bounds.items()}
 
 
 def _needs(pools: Iterable[Pool], option: Option) -> dict[Pool, float]:

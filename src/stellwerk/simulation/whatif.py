@@ -15,7 +15,7 @@ in it (what broke is in the running times), and orders of units are not refused.
 too, and a change of nothing differs by nothing.
 
 Figures are over the workloads of the log that had not started by `since`, in all futures together; what is submitted by
-the change is told apart. `utilization` is the busy share of all chips from `since` until, as it is, the last
+the change is told apart. `utilization` is the share of all chips that is held from `since` until, as it is, the last
 workload starts. `cost` is that of all units from `since` until both sides are done.
 """
 
@@ -345,12 +345,12 @@ def _note(asked: _Asked, sides: Sequence[_Side], worlds: Sequence[ContinuedWorld
 
 
 def _busy(spans: Iterable[Span], began: float, ended: float, chips: int) -> float:
-    """The busy share of `chips` chips; at one moment where that is all there is."""
+    """The share of `chips` chips that is held; at one moment where that is all there is."""
     if not chips:
         return 0.0
     if ended <= began:
         return sum(span.chips for span in spans if span.began <= began < span.ended) / chips
-    held = (span.chips * max(0.0, min(span.ended, ended) - span.began - span.overhead) for span in spans)
+    held = (span.chips * max(0.0, min(span.ended, ended) - span.began) for span in spans)
     return math.fsum(held) / (chips * (ended - began))
 
 
