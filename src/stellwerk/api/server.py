@@ -227,8 +227,10 @@ async def submit(site: _At, body: Submission) -> Json:
 
 
 async def workloads(site: _At, ended: bool = False, name: str | None = None) -> list[Json]:
-    """Living workloads, or those that have ended."""
-    return views.listing(site.controller.state, ended=ended, name=name)
+    """Living workloads with what is expected of them, or those that have ended."""
+    controller = site.controller
+    found = {} if ended else await controller.outlooks.of_all(controller.state, controller.clock.now())
+    return views.listing(controller.state, ended=ended, name=name, outlooks=found)
 
 
 async def workload(site: _At, name: str) -> Json:
@@ -237,8 +239,10 @@ async def workload(site: _At, name: str) -> Json:
 
 
 async def why(site: _At, name: str) -> Json:
-    """Why a workload waits."""
-    return planning.why(site.controller.scheduler, site.workload(name))
+    """Why a workload waits, until when, and what would start it now."""
+    controller, key = site.controller, site.workload(name).key
+    found = await controller.outlooks.of_all(controller.state, controller.clock.now())
+    return planning.why(controller.scheduler, controller.state.workloads[key], found.get(key))
 
 
 async def watch(site: _At, name: str, after: int = 0, timeout: float = 0.0) -> Json:
@@ -310,7 +314,7 @@ async def command_result(site: _At, name: str, number: str) -> Json:
 
 async def plan(site: _At, body: Declaration) -> Json:
     """What every option of a declaration would give now; changes nothing."""
-    return site.submissions.plan(_workload(site, body.declaration)).to_json()
+    return (await site.submissions.plan(_workload(site, body.declaration))).to_json()
 
 
 async def fleet(site: _At) -> Json:

@@ -23,7 +23,10 @@ def connected() -> Client:
 
 
 def ls(json: bool = json_option()) -> None:
-    """List the workloads that have not ended: their state, their hardware, and what they wait for."""
+    """List the workloads that have not ended: their state, their hardware, what they wait for, and until when.
+
+    Expected starts are medians, with the 90th percentile in brackets; a dash is a start too far ahead to tell.
+    """
     _print_list(connected().workloads(), _LIVE, json, "no workload is waiting or running")
 
 
@@ -58,7 +61,12 @@ def why(name: str = name_argument(), json: bool = json_option()) -> None:
         print(f"  {option['option']}: {formats.reasons(option['reasons']) or 'can start now'}")
     earliest = formats.span(found.get("earliest"), formats.from_now)
     if earliest != formats.UNKNOWN:
-        print(f"earliest start: {earliest}")
+        print(f"expected start: {earliest}")
+        finish = formats.span(found.get("finish"), formats.from_now)
+        if finish != formats.UNKNOWN:
+            print(f"expected finish: {finish}")
+    elif found["state"] == "waiting":
+        print("expected start: too far ahead to tell, or something that it waits for has no estimate")
     if found.get("cheapest_change"):
         print(f"would start now with: {_change(found['cheapest_change'])}")
 
@@ -96,6 +104,10 @@ def stop(
             print(f"{name} {news['workload']['outcome']}")
 
 
+def _waits(row: Row) -> bool:
+    return bool(row["state"] == "waiting")
+
+
 def first_reason(row: Row) -> str:
     """Why it does not run with its preferred option."""
     return formats.reasons([reason for reason in row["reasons"] if not reason.get("option")])
@@ -120,6 +132,7 @@ _LIVE = (
     Column("chips", lambda row: formats.number(row["chips"]), right=True),
     Column("submitted", lambda row: formats.clock(row["submitted"])),
     Column("started", lambda row: formats.clock(row["started"])),
+    Column("starts", lambda row: formats.span(row.get("start"), formats.from_now) if _waits(row) else ""),
     Column("reason", first_reason),
 )
 

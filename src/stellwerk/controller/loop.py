@@ -20,6 +20,7 @@ from stellwerk.backends.protocol import Backend, Launch
 from stellwerk.controller.clock import Clock, Timer, WallClock
 from stellwerk.controller.feed import Feed
 from stellwerk.controller.log import Declared, Log
+from stellwerk.controller.outlooks import Outlooks
 from stellwerk.observe.ledger import Ledger
 from stellwerk.scheduling.commands import Command, StartAttempt, WakeAt
 from stellwerk.scheduling.events import AttemptEnded, Event, StopRequested, Woke
@@ -47,6 +48,7 @@ class Controller:
         self.scheduler = Scheduler(validate=validate)
         self.ledger = Ledger()
         self.feed = Feed(home / "workloads")
+        self.outlooks = Outlooks()
         self.failed = asyncio.Event()
         self.closing = False
         """Set once nobody should wait for news any more."""
@@ -121,6 +123,7 @@ class Controller:
         commands = self.scheduler.handle(event)
         self.ledger.observe(self.state)
         self.feed.observe(event, self.state)
+        self.outlooks.observe(event, self.state)
         return commands
 
     def carry_out(self, command: Command) -> None:
