@@ -31,6 +31,7 @@ from stellwerk.scheduling.scheduler import Scheduler
 _END, _UNIT = 0, 1
 _Ended = twin(AttemptEnded)
 INF = float("inf")
+Observer = Callable[[Event, Sequence[Command]], None]
 
 
 def no_cost(chips: int) -> float:
@@ -76,6 +77,8 @@ class Run:
         self.now = jobs[0].at if jobs else 0.0
         self.preemptions = 0
         self.events = 0
+        self.observer: Observer | None = None
+        """Told of every event of `run` with the orders that followed, before they are carried out."""
         self._restart, self._report_starts = restart, report_starts
         self._heap: list[tuple[float, int, int, str, int]] = []
         self._sequence = 0
@@ -88,7 +91,8 @@ class Run:
         submissions, heap = self.submissions, self._heap
         position, count = 0, len(submissions)
         next_submit = submissions[0].at if count else INF
-        handle, obey, pending, book = self.scheduler.handle, self._obey, self._pending, self.scheduler.book
+        handle = self.scheduler.handle if self.observer is None else self._observed(self.observer)
+        obey, pending, book = self._obey, self._pending, self.scheduler.book
         while True:
             next_end = heap[0][0] if heap else INF
             if next_end <= next_submit and next_end <= self._wake:
@@ -121,19 +125,31 @@ class Run:
             if not heap and position == count and not book.waiting:
                 return
 
+    def _observed(self, observer: Observer) -> Callable[[Event], list[Command]]:
+        handle = self.scheduler.handle
+
+        def observed(event: Event) -> list[Command]:
+            commands = handle(event)
+            observer(event, commands)
+            return commands
+
+        return observed
+
     def _tell(self, event: Event) -> None:
         self.events += 1
-        self._obey(self.scheduler.handle(event))
+        handle = self.scheduler.handle if self.observer is None else self._observed(self.observer)
+        self._obey(handle(event))
         self._answer()
 
     def _answer(self) -> None:
         pending = self._pending
+        handle = self.scheduler.handle if self.observer is None else self._observed(self.observer)
         while pending:
             batch = pending[:]
             pending.clear()
             for event in batch:
                 self.events += 1
-                self._obey(self.scheduler.handle(event))
+                self._obey(handle(event))
 
     def _obey(self, commands: Iterable[Command]) -> None:
         for command in commands:
