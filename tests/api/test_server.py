@@ -291,8 +291,10 @@ def test_plan_why_and_fleet(tmp_path: Path) -> None:
         why = await api.get("/v1/workloads/b/why")
         assert why["options"][0]["reasons"][0]["code"] == "capacity"
         assert why["cheapest_change"]["message"] == "one more unit of trillium"
+        assert set(why["earliest"]) == set(why["finish"]) == {"p50", "p90"}
         (waiting,) = [w for w in await api.get("/v1/workloads") if w["name"] == "b"]
         assert (waiting["units"], waiting["hosts"], waiting["reasons"][0]["code"]) == ([], 4, "capacity")
+        assert waiting["start"] == why["earliest"]
 
     _run(tmp_path, story)
 

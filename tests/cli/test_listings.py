@@ -102,3 +102,54 @@ def test_durations(seconds: float | None, text: str) -> None:
 @pytest.mark.parametrize(("dollars", "text"), [(None, "-"), (0, "$0.00"), (0.01234, "$0.0123"), (1234.5, "$1,234.50")])
 def test_money(dollars: float | None, text: str) -> None:
     assert formats.money(dollars) == text
+
+
+def test_ls_says_when_those_who_wait_are_expected_to_start(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from stellwerk.cli import workloads
+
+    later = {"p50": "2999-01-02T03:04:05Z", "p90": None}
+    row = {
+        "name": "a", "kind": "job", "queue": "default", "state": "waiting", "attempt": None, "option": "h100:8",
+        "units": [], "hosts": 1, "chips": 8, "submitted": None, "started": None, "start": later,
+        "reasons": [{"message": "none free", "option": 0}],
+    }  # fmt: skip
+    rows = [row, row | {"name": "b", "state": "running"}, row | {"name": "c", "start": NONE}]
+    monkeypatch.setattr(workloads, "connected", lambda: Answers(rows))
+    workloads.ls(json=False)
+    head, a, b, c = capsys.readouterr().out.splitlines()
+    titles = head.lower()
+    column = slice(titles.index("starts"), titles.index("reason"))
+    assert [line[column].strip()[:3] for line in (a, b, c)] == ["in ", "", "-"]
+
+
+def test_why_says_when_and_what_would_help(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    from stellwerk.cli import workloads
+
+    told = {
+        "name": "a", "state": "waiting", "options": [{"option": "h100:8", "reasons": [{"message": "none free"}]}],
+        "earliest": {"p50": "2999-01-02T03:04:05Z", "p90": None},
+        "finish": {"p50": "2999-01-03T03:04:05Z", "p90": None},
+        "cheapest_change": {"message": "one more unit of h100s", "price_per_hour": 16.0, "option": "h100:8"},
+    }  # fmt: skip
+    monkeypatch.setattr(workloads, "connected", lambda: Answers(told))
+    workloads.why("a", json=False)
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[:2] == ["a is waiting", "  h100:8: none free"]
+    assert [line.split(": ")[0] for line in lines[2:]] == ["expected start", "expected finish", "would start now with"]
+    assert lines[-1].endswith("one more unit of h100s")
+    monkeypatch.setattr(workloads, "connected", lambda: Answers(told | {"earliest": NONE, "cheapest_change": None}))
+    workloads.why("a", json=False)
+    assert "too far ahead to tell" in capsys.readouterr().out.splitlines()[-1]
+
+
+class Answers:
+    """What a controller says, whatever it is asked."""
+
+    def __init__(self, told: Any) -> None:
+        self.told = told
+
+    def workloads(self, ended: bool = False, name: str | None = None) -> Any:
+        return self.told
+
+    def why(self, name: str) -> Any:
+        return self.told

@@ -118,3 +118,15 @@ def test_an_empty_trace(cli: Any) -> None:
     Path("trace.csv").write_text(TRACE.splitlines()[0] + "\n")
     done = simulate(cli)
     assert (done.code, done.err) == (2, "stellwerk: trace.csv: there is no workload in it\n")
+
+
+def test_forecasts(cli: Any) -> None:
+    done = simulate(cli, "--forecast", "--estimates", "1-5", "--out", "out")
+    assert (done.code, done.err) == (0, "")
+    assert "started within 10 minutes of it" in done.out
+    head, *rows = Path("out/forecasts.csv").read_text().splitlines()
+    assert head == "name,at_s,p50_s,p90_s,start_s"
+    assert {row.split(",")[0] for row in rows} == {str(number) for number in range(12)}
+    told = json.loads(Path("out/summary.json").read_text())["forecast"]
+    assert told["all"]["starts"] == 12 > told["waited"]["starts"] > 0
+    assert set(told["waited"]["error_s"]) == {"under 10 min", "under 1 h", "under 6 h", "under 1 d", "more"}

@@ -13,6 +13,7 @@ from stellwerk.controller.times import parse_time, rfc3339
 from stellwerk.scheduling.codec import canonical
 from stellwerk.scheduling.commands import ProvisionUnit
 from stellwerk.scheduling.events import FleetChanged, Submitted, UnitAppeared
+from stellwerk.scheduling.forecast import History, forecast
 from stellwerk.scheduling.scheduler import Scheduler
 
 NOW = 1_000_000.0
@@ -54,7 +55,8 @@ def test_a_plan_prices_every_option_and_says_when() -> None:
     assert now["finish"]["p50"] == rfc3339(NOW + 7200)
     assert now["cost"] == {"p50": 128.0, "p90": 128.0}
     assert now["emulated"] is True
-    assert later["start"] == {"p50": rfc3339(NOW + 300), "p90": None}
+    assert later["start"] == {"p50": rfc3339(NOW + 300), "p90": rfc3339(NOW + 300)}
+    assert later["finish"]["p90"] == rfc3339(NOW + 7500)
     assert later["reasons"][0]["code"] == "provisioning"
 
 
@@ -92,10 +94,11 @@ def test_why_names_the_cheapest_change() -> None:
     assert why["options"][0]["reasons"][0]["code"] == "capacity"
     assert why["earliest"] == {"p50": None, "p90": None}
     assert why["cheapest_change"] == {
+        "kind": "units",
         "message": "one more unit of trillium",
         "option": "tpu-v6e:4x4*2",
-        "pool": "trillium",
-        "units": 1,
+        "subject": "trillium",
+        "amount": 1,
         "price_per_hour": 32.0,
     }
     running = planning.why(scheduler, scheduler.state.workloads["a"])
@@ -110,8 +113,9 @@ def test_why_knows_a_quota_and_a_unit_on_its_way() -> None:
     change = planning.why(scheduler, scheduler.state.workloads["b"])["cheapest_change"]
     assert change["message"] == "a quota larger by 16 chips of tpu-v6e"
     scheduler.handle(Submitted(NOW, demand(job("c", "h100:8"), "c", "c")))
-    why = planning.why(scheduler, scheduler.state.workloads["c"])
-    assert why["earliest"] == {"p50": rfc3339(NOW + 300), "p90": None}
+    found = forecast(scheduler, History())
+    why = planning.why(scheduler, scheduler.state.workloads["c"], found["c"])
+    assert why["earliest"] == {"p50": rfc3339(NOW + 300), "p90": rfc3339(NOW + 300)}
 
 
 def test_times_go_there_and_back() -> None:

@@ -38,6 +38,10 @@ class Handle:
         """What `stellwerk show --json` prints."""
         return self.client.workload(self.key)
 
+    def why(self) -> dict[str, Any]:
+        """What `stellwerk why --json` prints: reasons, the expected start, and what would start it now."""
+        return self.client.why(self.key)
+
     def wait(self, timeout: float | None = None) -> str:
         """Wait until it has ended: `succeeded`, `failed` or `stopped`. Raises `TimeoutError` after `timeout` s."""
         deadline = None if timeout is None else time.monotonic() + timeout

@@ -229,11 +229,13 @@ async def submit(site: _At, body: Submission) -> Json:
 async def workloads(
     site: _At, ended: bool = False, name: str | None = None, limit: Annotated[int | None, Query(ge=1)] = None
 ) -> list[Json]:
-    """Living workloads; or those that have ended, the latest first, and no more than `limit`."""
-    state = site.controller.state
+    """Living workloads with what is expected of them; or those that have ended, the latest first, at most `limit`."""
+    controller = site.controller
+    state = controller.state
     if ended:
-        return [views.listed(state, each) for each in site.controller.history(name, limit)]
-    return views.listing(state, ended=False, name=name)
+        return [views.listed(state, each) for each in controller.history(name, limit)]
+    found = await controller.outlooks.of_all(state, controller.clock.now())
+    return views.listing(state, ended=False, name=name, outlooks=found)
 
 
 async def workload(site: _At, name: str) -> Json:
@@ -242,8 +244,10 @@ async def workload(site: _At, name: str) -> Json:
 
 
 async def why(site: _At, name: str) -> Json:
-    """Why a workload waits."""
-    return planning.why(site.controller.scheduler, site.workload(name))
+    """Why a workload waits, until when, and what would start it now."""
+    controller, key = site.controller, site.workload(name).key
+    found = await controller.outlooks.of_all(controller.state, controller.clock.now())
+    return planning.why(controller.scheduler, controller.state.workloads[key], found.get(key))
 
 
 async def watch(site: _At, name: str, after: int = 0, timeout: float = 0.0) -> Json:
@@ -315,7 +319,7 @@ async def command_result(site: _At, name: str, number: str) -> Json:
 
 async def plan(site: _At, body: Declaration) -> Json:
     """What every option of a declaration would give now; changes nothing."""
-    return site.submissions.plan(_workload(site, body.declaration)).to_json()
+    return (await site.submissions.plan(_workload(site, body.declaration))).to_json()
 
 
 async def fleet(site: _At) -> Json:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Generator, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -22,6 +23,10 @@ if TYPE_CHECKING:
     from stellwerk.simulation.replay import Settings
     from stellwerk.simulation.traces import Trace
     from stellwerk.simulation.world import World
+
+
+SHORT = 500
+"""Workloads of a trace whose forecasts one process makes."""
 
 
 def simulate(
@@ -48,9 +53,16 @@ def simulate(
     accelerator: Annotated[
         str | None, typer.Option(help="What a trace that only counts chips runs on.", metavar="NAME")
     ] = None,
+    forecast: Annotated[
+        bool, typer.Option("--forecast", help="Foretell every start at its submit, and say how good that was.")
+    ] = False,
     seed: Annotated[int, typer.Option(help="For drawn estimates and failures.", metavar="N")] = 0,
     out: Annotated[
-        str | None, typer.Option(help="Write workloads.csv, summary.json, plots and report.html.", metavar="DIR")
+        str | None,
+        typer.Option(
+            help="Write workloads.csv, forecasts.csv, summary.json, plots and report.html.",
+            metavar="DIR",
+        ),
     ] = None,
     json: bool = json_option(),
 ) -> None:
@@ -69,7 +81,7 @@ def simulate(
         raise CliError(f"--seed is {seed}; it must be 0 or more")
     if out is not None and Path(out).exists() and not Path(out).is_dir():
         raise CliError(f"{out}: this is not a folder")
-    runs = list(_outcomes(fleet, trace, policies, guess, preempt, failures, accelerator, seed))
+    runs = list(_outcomes(fleet, trace, policies, guess, preempt, failures, accelerator, seed, forecast))
     if out is not None:
         _write(runs, Path(out))
     if json:
@@ -87,6 +99,7 @@ def _outcomes(
     failures: str | None,
     accelerator: str | None,
     seed: int,
+    forecast: bool,
 ) -> Iterator[tuple[str, Outcome]]:
     """One outcome for each fleet and policy; all that is read is read before the first replay."""
     from stellwerk.simulation.failures import load_failures
@@ -99,11 +112,18 @@ def _outcomes(
         load_failures(failures, frozenset(pool.name for pool in one.pools)) if failures else None for one in declared
     ]
     names = _names(fleets, policies or [declared[0].policy])
+    processes = _processes(traces) if forecast else 1
     for (index, policy), name in zip(product(range(len(fleets)), policies or [None]), names, strict=True):
         one = declared[index]
-        settings = Settings(policy or one.policy, preempt or one.preempt, estimates, breaks[index], seed)
+        chosen, stops = policy or one.policy, preempt or one.preempt
+        settings = Settings(chosen, stops, estimates, breaks[index], seed, forecast=forecast, processes=processes)
         labels = {"fleet": fleets[index], "trace": trace, "failures": failures}
         yield name, _replayed(one, traces[index], settings, labels, name)
+
+
+def _processes(traces: Sequence[Trace]) -> int:
+    """How many processes make forecasts: all that there are CPUs for, but one where starting more takes longer."""
+    return min(os.cpu_count() or 1, 16) if max(len(trace.jobs) for trace in traces) > SHORT else 1
 
 
 def _replayed(fleet: spec.Fleet, trace: Trace, settings: Settings, labels: dict[str, str | None], name: str) -> Outcome:

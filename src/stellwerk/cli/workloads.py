@@ -24,7 +24,10 @@ def connected() -> Client:
 
 
 def ls(json: bool = json_option()) -> None:
-    """List the workloads that have not ended: their state, their hardware, and what they wait for."""
+    """List the workloads that have not ended: their state, their hardware, what they wait for, and until when.
+
+    Expected starts are medians, with the 90th percentile in brackets; a dash is a start too far ahead to tell.
+    """
     _print_list(connected().workloads(), _LIVE, json, "no workload is waiting or running")
 
 
@@ -62,7 +65,12 @@ def why(name: str = name_argument(), json: bool = json_option()) -> None:
         print(f"  {option['option']}: {formats.reasons(option['reasons']) or 'can start now'}")
     earliest = formats.span(found.get("earliest"), formats.from_now)
     if earliest != formats.UNKNOWN:
-        print(f"earliest start: {earliest}")
+        print(f"expected start: {earliest}")
+        finish = formats.span(found.get("finish"), formats.from_now)
+        if finish != formats.UNKNOWN:
+            print(f"expected finish: {finish}")
+    elif found["state"] == "waiting":
+        print("expected start: too far ahead to tell, or something that it waits for has no estimate")
     if (promise := found.get("promise")) is not None:
         words = "at the latest" if promise["kept"] else "if nobody passes it"
         print(f"by the estimates of those before it: {formats.from_now(promise['at'])}, {words}")
@@ -103,6 +111,10 @@ def stop(
             print(f"{name} {news['workload']['outcome']}")
 
 
+def _waits(row: Row) -> bool:
+    return bool(row["state"] == "waiting")
+
+
 def first_reason(row: Row) -> str:
     """Why it does not run with its preferred option."""
     return formats.reasons([reason for reason in row["reasons"] if not reason.get("option")])
@@ -127,6 +139,7 @@ _LIVE = (
     Column("chips", lambda row: formats.number(row["chips"]), right=True),
     Column("submitted", lambda row: formats.clock(row["submitted"])),
     Column("started", lambda row: formats.clock(row["started"])),
+    Column("starts", lambda row: formats.span(row.get("start"), formats.from_now) if _waits(row) else ""),
     Column("reason", first_reason),
 )
 

@@ -25,6 +25,7 @@ from stellwerk.backends.protocol import Backend, Launch
 from stellwerk.controller.clock import Clock, Timer, WallClock
 from stellwerk.controller.feed import Feed
 from stellwerk.controller.log import Declared, Log
+from stellwerk.controller.outlooks import Outlooks
 from stellwerk.controller.past import Gone, newest
 from stellwerk.controller.snapshot import EVERY, SHARE, WORK, Folded, Snapshots
 from stellwerk.observe.ledger import Ledger
@@ -88,7 +89,8 @@ class Controller:
         self.scheduler = Scheduler(validate=self._validate, state=state)
         self.ledger = Ledger(self.log.past)
         self.feed = Feed(self.home / "workloads")
-        self.folds: dict[str, Folded] = {"ledger": self.ledger, "feed": self.feed}
+        self.outlooks = Outlooks()
+        self.folds: dict[str, Folded] = {"ledger": self.ledger, "feed": self.feed, "outlooks": self.outlooks}
         """What is folded beside the scheduler's state, by its name in snapshots."""
         self._ended: list[WorkloadState] = []
         self._since, self._work, self._cost = 0, 0.0, 0.0
@@ -185,6 +187,7 @@ class Controller:
         commands, over = self.scheduler.handle(event), self.scheduler.over
         self.ledger.observe(self.state, event, commands)
         self.feed.observe(event, self.state, commands, over)
+        self.outlooks.observe(event, self.state)
         self._ended += over
         self._over += len(over)
         self._count(event, time.perf_counter() - began)

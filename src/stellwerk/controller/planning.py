@@ -1,15 +1,15 @@
 """What would come of a workload if it were submitted now, and why one waits: every option with its price.
 
 A plan is made by the scheduler itself, on the state as it is, and changes nothing. Without a controller a scheduler is
-made for it that knows the fleet, with the units that every pool keeps. A time is stated only where it is known: a
-p90 of a start that others' runtimes decide is a matter of forecasts.
+made for it that knows the fleet, with the units that every pool keeps. An option that would start now starts now; the
+start of another is a forecast for the workload with that option alone. How long it runs is what such work took, or, as
+long as nothing is known of such work, what its declaration says.
 """
 
 from __future__ import annotations
 
-import copy
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from stellwerk.controller import intake
@@ -18,12 +18,18 @@ from stellwerk.controller.times import rfc3339
 from stellwerk.scheduling.commands import ProvisionUnit
 from stellwerk.scheduling.evaluation import Verdict
 from stellwerk.scheduling.events import FleetChanged, UnitAppeared
-from stellwerk.scheduling.model import Demand, Fleet, Option, Reason
+from stellwerk.scheduling.forecast import UNKNOWN, Futures, Outlook, forecast
+from stellwerk.scheduling.history import History
+from stellwerk.scheduling.model import Demand, Fleet, Reason
 from stellwerk.scheduling.scheduler import Scheduler
-from stellwerk.scheduling.state import State, WorkloadState
+from stellwerk.scheduling.state import WorkloadState
 
 if TYPE_CHECKING:
     from stellwerk import spec
+
+
+_KEY = "plan"
+FULL = Futures()
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +46,15 @@ class Range:
     def numbers(self) -> dict[str, float | None]:
         """As numbers."""
         return {"p50": self.p50, "p90": self.p90}
+
+
+@dataclass(frozen=True, slots=True)
+class Past:
+    """What a plan may rest on: what was learnt, who asks, and how far to look ahead."""
+
+    history: History = field(default_factory=History)
+    user: str = ""
+    look: Futures = FULL
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,6 +114,7 @@ def plan(
     now: float | None = None,
     *,
     machine: Machine | None = None,
+    past: Past | None = None,
 ) -> Plan:
     """Judge every option of `workload` on a running scheduler, on a declared fleet, or on this machine alone.
 
@@ -106,20 +122,26 @@ def plan(
     pools that the workload asks for come into being in a copy. Raises intake.Unsupported.
     """
     intake.check_supported(workload)
-    at = time.time() if now is None else now
-    demand = intake.demand(workload, "plan", workload.name)
+    at, past = time.time() if now is None else now, past or Past()
+    demand = intake.demand(workload, _KEY, workload.name, past.user)
     judge = _scheduler(demand, fleet, scheduler, machine, at)
     verdicts = judge.evaluate(demand, at)
-    options = tuple(_planned(judge.state, demand, verdict) for verdict in verdicts)
+    later = sum(verdict.verdict == "later" for verdict in verdicts)
+    look = past.look if past.look.events is None else replace(past.look, events=past.look.events // max(1, later))
+    options = tuple(_planned(judge, demand, verdict, replace(past, look=look)) for verdict in verdicts)
     notes = tuple(warning.message for warning in workload.warnings)
     return Plan(demand.name, _chosen(verdicts), options, notes)
 
 
-def why(scheduler: Scheduler, workload: WorkloadState) -> dict[str, Any]:
-    """Why a workload waits: reasons per option, the earliest start, and the cheapest change that would start it."""
-    state, demand = scheduler.state, workload.demand
+def why(scheduler: Scheduler, workload: WorkloadState, outlook: Outlook | None = None) -> dict[str, Any]:
+    """Why a workload waits: reasons per option, the earliest start by forecast, and the cheapest change.
+
+    That is what would start it now; None when no single change would, or it does not wait.
+    """
+    demand = workload.demand
     reasons = scheduler.reasons(workload.key)
     listed = [list(each) for each in reasons] or [[] for _ in demand.options]
+    known = (outlook or UNKNOWN) if workload.phase == "waiting" else UNKNOWN
     return {
         "name": demand.name,
         "state": workload.phase,
@@ -127,8 +149,9 @@ def why(scheduler: Scheduler, workload: WorkloadState) -> dict[str, Any]:
             {"option": option.short, "reasons": [reason.to_json() for reason in each]}
             for option, each in zip(demand.options, listed, strict=True)
         ],
-        "earliest": Range(*_earliest(state, reasons)).times(),
-        "cheapest_change": _cheapest_change(state, demand.options, reasons),
+        "earliest": Range(known.start_p50, known.start_p90).times(),
+        "finish": Range(known.finish_p50, known.finish_p90).times(),
+        "cheapest_change": _change(scheduler, workload),
         "promise": _promise(scheduler, workload),
     }
 
@@ -137,6 +160,12 @@ def _promise(scheduler: Scheduler, workload: WorkloadState) -> dict[str, Any] | 
     """The start that a waiting workload is told, if it is among the first; see `scheduling.policy.promises`."""
     found = scheduler.promise(workload.key)
     return None if found is None else {"at": rfc3339(found.at), "place": found.place, "kept": found.kept}
+
+
+def _change(scheduler: Scheduler, workload: WorkloadState) -> dict[str, Any] | None:
+    """The cheapest change, with its option in the short form."""
+    found = scheduler.cheapest_change(workload.key)
+    return None if found is None else found.to_json() | {"option": workload.demand.options[found.option].short}
 
 
 def _this_machine() -> Machine:
@@ -161,7 +190,7 @@ def _grown(scheduler: Scheduler, demand: Demand, machine: Machine, at: float) ->
     fleet = intake.grown(scheduler.state.fleet, demand.options, machine)
     if fleet is scheduler.state.fleet:
         return scheduler
-    trial = Scheduler(state=copy.deepcopy(scheduler.state))
+    trial = scheduler.copy()
     trial.handle(FleetChanged(at, fleet))
     return trial
 
@@ -184,105 +213,56 @@ def _chosen(verdicts: list[Verdict]) -> int | None:
     return None
 
 
-def _planned(state: State, demand: Demand, verdict: Verdict) -> PlannedOption:
-    option = demand.options[verdict.option]
-    runtime = option.runtime if option.runtime is not None else demand.runtime
-    price = verdict.price_per_hour
-    start = Range(verdict.start, verdict.start if verdict.verdict == "now" else None)
-    cost = None if price is None or runtime is None else price * runtime / 3600
-    never = verdict.verdict == "never"
+def _planned(judge: Scheduler, demand: Demand, verdict: Verdict, past: Past) -> PlannedOption:
+    option, pools = demand.options[verdict.option], judge.state.pools
+    duration = _duration(demand, verdict.option, past.history)
+    start, finish = Range(), Range()
+    if verdict.verdict == "now":
+        start = Range(verdict.start, verdict.start)
+        finish = Range(_after(verdict.start, duration.p50), _after(verdict.start, duration.p90))
+    elif verdict.verdict == "later":
+        start, finish = _later(judge, replace(demand, options=(option,)), past, duration)
     return PlannedOption(
         option=option.short,
         units=verdict.units,
         hosts=verdict.hosts,
         chips=verdict.chips,
-        price_per_hour=price,
+        price_per_hour=verdict.price_per_hour,
         start=start,
-        finish=Range(_later(start.p50, runtime), _later(start.p90, runtime)),
-        cost=Range() if never else Range(cost, cost),
+        finish=finish,
+        cost=Range() if verdict.verdict == "never" else _cost(duration, verdict.price_per_hour),
         verdict=verdict.verdict,
         reasons=verdict.reasons,
         pools=verdict.pools,
-        emulated=any(state.pools[name].emulated for name in verdict.pools),
+        emulated=any(pools[name].emulated for name in verdict.pools),
     )
 
 
-def _later(start: float | None, seconds: float | None) -> float | None:
+def _later(judge: Scheduler, demand: Demand, past: Past, duration: Range) -> tuple[Range, Range]:
+    """Start and finish of a workload with one option, if it were submitted now."""
+    found = forecast(judge, past.history, submit=[demand], only=(_KEY,), futures=past.look)[_KEY]
+    if past.history.knows(demand, 0):
+        finish = Range(found.finish_p50, found.finish_p90)
+    else:
+        finish = Range(_after(found.start_p50, duration.p50), _after(found.start_p90, duration.p90))
+    return Range(found.start_p50, found.start_p90), finish
+
+
+def _duration(demand: Demand, option: int, history: History) -> Range:
+    """How long (s) an option runs: as such work did, else as declared."""
+    if history.knows(demand, option):
+        return Range(*(history.draw(demand, option, 0.0, share) for share in (0.5, 0.9)))
+    declared = demand.options[option].runtime
+    declared = demand.runtime if declared is None else declared
+    return Range(declared, declared)
+
+
+def _cost(seconds: Range, price: float | None) -> Range:
+    """US dollars at a price per hour."""
+    if price is None:
+        return Range()
+    return Range(*(None if each is None else each * price / 3600 for each in (seconds.p50, seconds.p90)))
+
+
+def _after(start: float | None, seconds: float | None) -> float | None:
     return None if start is None or seconds is None else start + seconds
-
-
-def _earliest(state: State, reasons: tuple[tuple[Reason, ...], ...]) -> tuple[float | None, float | None]:
-    """The first time at which an option's reasons are all known to have passed."""
-    known: list[float] = []
-    for option in reasons:
-        times = [_passes(state, reason) for reason in option]
-        if times and None not in times:
-            known.append(max(time for time in times if time is not None))
-    return (min(known), None) if known else (None, None)
-
-
-def _passes(state: State, reason: Reason) -> float | None:
-    numbers = dict(reason.numbers)
-    match reason.code:
-        case "limit":
-            return state.now + float(numbers["opens_in"] or 0)
-        case "cool-down" if "seconds" in numbers:
-            return state.now + float(numbers["seconds"] or 0)
-        case "provisioning":
-            coming = [u.since for u in state.units.values() if u.pool == numbers["pool"] and u.phase == "provisioning"]
-            pool = state.pools.get(str(numbers["pool"]))
-            return max(coming) + pool.provision if coming and pool else None
-        case _:
-            return None
-
-
-def _cheapest_change(
-    state: State, options: tuple[Option, ...], reasons: tuple[tuple[Reason, ...], ...]
-) -> dict[str, Any] | None:
-    changes = [
-        change | {"option": option.short}
-        for option, why in zip(options, reasons, strict=False)
-        if (change := _change(state, why)) is not None
-    ]
-    return min(changes, key=_expense, default=None)
-
-
-def _expense(change: dict[str, Any]) -> tuple[bool, float]:
-    price = change["price_per_hour"]
-    return price is None, price or 0.0
-
-
-def _change(state: State, reasons: tuple[Reason, ...]) -> dict[str, Any] | None:
-    """The one change that would take all reasons of an option away, where there is one.
-
-    Reasons of one option name the pools that could serve it; any one of them is enough when a part has several.
-    """
-    found = [change for reason in reasons if (change := _change_for(state, reason)) is not None]
-    return min(found, key=_expense, default=None)
-
-
-def _change_for(state: State, reason: Reason) -> dict[str, Any] | None:
-    numbers = dict(reason.numbers)
-    match reason.code:
-        case "capacity" if "memory_needed" in numbers:
-            lacking = int(numbers["memory_needed"] or 0) - int(numbers["memory_left"] or 0)
-            message = f"{lacking / 2**30:.1f} GiB more memory"
-            return {"message": message, "memory": lacking, "price_per_hour": None}
-        case "capacity" | "impossible" if "pool" in numbers:
-            have = numbers["free"] if reason.code == "capacity" else numbers["maximum"]
-            return _more_units(state, str(numbers["pool"]), int(numbers["needed"] or 0) - int(have or 0))
-        case "quota":
-            lacking = int(numbers["held"] or 0) + int(numbers["needed"] or 0) - int(numbers["quota"] or 0)
-            message = f"a quota larger by {lacking} chips of {numbers['accelerator']}"
-            return {"message": message, "chips": lacking, "accelerator": numbers["accelerator"], "price_per_hour": 0.0}
-        case _:
-            return None
-
-
-def _more_units(state: State, name: str, lacking: int) -> dict[str, Any] | None:
-    pool = state.pools.get(name)
-    if pool is None or lacking < 1:
-        return None
-    count = "one more unit" if lacking == 1 else f"{lacking} more units"
-    price = None if pool.price is None else lacking * pool.chips * pool.price
-    return {"message": f"{count} of {name}", "pool": name, "units": lacking, "price_per_hour": price}

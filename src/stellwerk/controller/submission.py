@@ -8,22 +8,32 @@ submission id, so a request that was dropped and comes again finds that it was a
 from __future__ import annotations
 
 import asyncio
+import getpass
 import secrets
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from stellwerk.controller import bundles, intake, planning
+from stellwerk.controller import bundles, intake, outlooks, planning
 from stellwerk.controller.intake import Machine
 from stellwerk.controller.log import Declared
 from stellwerk.controller.loop import Controller
 from stellwerk.scheduling.events import Event, FleetChanged, Submitted
 from stellwerk.scheduling.model import Demand
+from stellwerk.scheduling.state import copied
 
 if TYPE_CHECKING:
     from stellwerk import spec
 
 _LONGEST_NAME = 40
+
+
+def this_user() -> str:
+    """The name of the user whose process this is; empty where the system has none for it."""
+    try:
+        return getpass.getuser()
+    except (OSError, KeyError):
+        return ""
 
 
 class NameInUse(Exception):
@@ -33,9 +43,10 @@ class NameInUse(Exception):
 class Submissions:
     """Takes declarations in for one controller; `machine` plays its fleet."""
 
-    def __init__(self, controller: Controller, machine: Machine) -> None:
-        """Submissions for a controller that has recovered."""
+    def __init__(self, controller: Controller, machine: Machine, user: str | None = None) -> None:
+        """Submissions for a controller that has recovered; `user` submits them, this process's user unless said."""
         self._controller = controller
+        self.user = this_user() if user is None else user
         self._machine = machine
         self._folder = controller.home / "bundles"
         self._packing = 0
@@ -70,11 +81,19 @@ class Submissions:
         self.fleet_declared = True
         self.accelerators = frozenset(declared.accelerators)
 
-    def plan(self, workload: spec.Workload) -> planning.Plan:
-        """What would come of the workload now; raises intake.Unsupported."""
+    async def plan(self, workload: spec.Workload) -> planning.Plan:
+        """What would come of the workload now; raises intake.Unsupported. The controller goes on meanwhile."""
+        intake.check_supported(workload)
         machine = None if self.fleet_declared else self._machine
-        now = self._controller.clock.now()
-        return planning.plan(workload, None, self._controller.scheduler, now, machine=machine)
+        now, history = self._controller.clock.now(), self._controller.outlooks.history.copy()
+        alone = copied(self._controller.state, ended=False)
+
+        def made() -> planning.Plan:
+            scheduler = outlooks.at_time(alone, now)
+            about = planning.Past(history, self.user, outlooks.LOOK)
+            return planning.plan(workload, None, scheduler, now, machine=machine, past=about)
+
+        return await asyncio.to_thread(made)
 
     def prune(self) -> None:
         """Remove bundles that no living workload runs from."""
@@ -98,7 +117,7 @@ class Submissions:
     ) -> Declared:
         name = self._free_name(workload.name, asked)
         now = self._controller.clock.now()
-        demand = intake.demand(workload, self._new_key(name), name)
+        demand = intake.demand(workload, self._new_key(name), name, self.user)
         declared = Declared(demand.key, name, submission, now, dict(declaration) | {"name": name})
         self._controller.take([*self._new_pools(demand, now), Submitted(now, demand)], declared=declared)
         return declared

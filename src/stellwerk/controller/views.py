@@ -11,6 +11,7 @@ from typing import Any
 
 from stellwerk.controller.times import rfc3339
 from stellwerk.observe.ledger import By, Ledger
+from stellwerk.scheduling.forecast import UNKNOWN, Outlook
 from stellwerk.scheduling.model import Grant, Option, Pool, Queue
 from stellwerk.scheduling.placement.index import PoolIndex
 from stellwerk.scheduling.placement.units import natural, serves
@@ -28,15 +29,29 @@ def find(state: State, name: str) -> WorkloadState | None:
     return max(named, key=lambda workload: (workload.phase != "ended", workload.order), default=None)
 
 
-def listing(state: State, *, ended: bool, name: str | None = None) -> list[Json]:
-    """Living workloads, oldest first; or those that have ended, newest first."""
+def listing(
+    state: State, *, ended: bool, name: str | None = None, outlooks: Mapping[str, Outlook] | None = None
+) -> list[Json]:
+    """Living workloads, oldest first, with their outlooks; or those that have ended, newest first."""
     chosen = [
         workload
         for workload in state.workloads.values()
         if (workload.phase == "ended") is ended and name in (None, workload.demand.name)
     ]
     chosen.sort(key=lambda workload: workload.order, reverse=ended)
-    return [listed(state, workload) for workload in chosen]
+    if ended:
+        return [listed(state, workload) for workload in chosen]
+    known = outlooks or {}
+    return [listed(state, workload) | expected(known.get(workload.key)) for workload in chosen]
+
+
+def expected(outlook: Outlook | None) -> Json:
+    """When a workload is expected to start and to finish: half and nine tenths of all cases are earlier."""
+    known = outlook or UNKNOWN
+    return {
+        "start": {"p50": rfc3339(known.start_p50), "p90": rfc3339(known.start_p90)},
+        "finish": {"p50": rfc3339(known.finish_p50), "p90": rfc3339(known.finish_p90)},
+    }
 
 
 def listed(state: State, workload: WorkloadState) -> Json:

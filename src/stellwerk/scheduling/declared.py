@@ -17,8 +17,8 @@ if TYPE_CHECKING:
     from stellwerk import spec
 
 
-def demand(workload: spec.Workload, key: str, name: str) -> Demand:
-    """What the core needs to know of a workload."""
+def demand(workload: spec.Workload, key: str, name: str, user: str = "") -> Demand:
+    """What the core needs to know of a workload that `user` submits."""
     limits = workload.limits
     return Demand(
         key=key,
@@ -30,6 +30,7 @@ def demand(workload: spec.Workload, key: str, name: str) -> Demand:
         runtime=workload.runtime,
         limits=Limits(wait=limits.wait, start=limits.start, run=limits.run, cost=limits.cost),
         retries=workload.retries,
+        user=user,
     )
 
 

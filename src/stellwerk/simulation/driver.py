@@ -40,6 +40,7 @@ from stellwerk.scheduling.scheduler import Scheduler
 _END, _UNIT = 0, 1
 _Ended = twin(AttemptEnded)
 INF = float("inf")
+Observer = Callable[[Event, Sequence[Command]], None]
 
 
 def no_cost(chips: int) -> float:
@@ -84,6 +85,8 @@ class Run:
         self.now = jobs[0].at if jobs else 0.0
         self.preemptions: int = 0
         self.events = 0
+        self.observer: Observer | None = None
+        """Told of every event of `run` with the orders that followed, before they are carried out."""
         self._restart = restart
         self._heap: list[tuple[float, int, int, str, int]] = []
         self._sequence = count()
@@ -99,7 +102,8 @@ class Run:
     def run(self, until: float = INF) -> None:
         """Go on until nothing happens any more, or until the time `until`."""
         submissions, heap, pending = self.submissions, self._heap, self._pending
-        handle, start, waiting = self.scheduler.handle, self._start, self.scheduler.book.waiting
+        handle = self.scheduler.handle if self.observer is None else self._observed(self.observer)
+        start, waiting = self._start, self.scheduler.book.waiting
         position, most = 0, len(submissions)
         next_submit = submissions[0].at if most else INF
         bound = min(next_submit, self._wake, until)
@@ -135,19 +139,31 @@ class Run:
             if not heap and position == most and not waiting:
                 return
 
+    def _observed(self, observer: Observer) -> Callable[[Event], list[Command]]:
+        handle = self.scheduler.handle
+
+        def observed(event: Event) -> list[Command]:
+            commands = handle(event)
+            observer(event, commands)
+            return commands
+
+        return observed
+
     def _tell(self, event: Event) -> None:
         self.events += 1
-        self._obey(self.scheduler.handle(event))
+        handle = self.scheduler.handle if self.observer is None else self._observed(self.observer)
+        self._obey(handle(event))
         self._answer()
 
     def _answer(self) -> None:
         pending = self._pending
+        handle = self.scheduler.handle if self.observer is None else self._observed(self.observer)
         while pending:
             batch = pending[:]
             pending.clear()
             for event in batch:
                 self.events += 1
-                self._obey(self.scheduler.handle(event))
+                self._obey(handle(event))
 
     def _obey(self, commands: Iterable[Command]) -> None:
         for command in commands:

@@ -19,6 +19,8 @@ from typing import Any
 
 from stellwerk.scheduling.model import Pool
 from stellwerk.simulation.driver import Job
+from stellwerk.simulation.forecast_figures import figures, judged
+from stellwerk.simulation.forecasting import Told
 from stellwerk.simulation.limits import Limits
 from stellwerk.simulation.world import Span, UnitSpan
 
@@ -59,6 +61,7 @@ class Outcome:
     wall_s: float
     ended: float
     failed: Mapping[str, int] = field(default_factory=dict[str, int])
+    forecasts: Sequence[Told] | None = None
 
     @property
     def window(self) -> float:
@@ -160,7 +163,16 @@ class Outcome:
                 "joint_completion_s": limits.joint_completion_s if limits else None,
                 "staggered_makespan_s": limits.staggered_makespan_s if limits else None,
             },
+            **({} if self.foretold is None else {"forecast": self.foretold}),
         }
+
+    @cached_property
+    def foretold(self) -> dict[str, Any] | None:
+        """How good the forecasts were (`stellwerk.simulation.forecast_figures`); None without any."""
+        if self.forecasts is None:
+            return None
+        starts = {job.demand.key: job.start for job in self.jobs if job.start is not None}
+        return figures(judged(self.forecasts, starts))
 
     def _large(self) -> dict[str, Any]:
         """Waits and delays of what takes more than one unit."""

@@ -13,16 +13,19 @@ from __future__ import annotations
 
 import gc
 import time
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from concurrent.futures import ProcessPoolExecutor
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from math import fsum
+from multiprocessing import get_context
 from typing import TYPE_CHECKING
 
 from stellwerk.scheduling.declared import fleet_of
 from stellwerk.scheduling.model import Fleet, PolicyName, Pool
 from stellwerk.simulation.costs import Costs, RestartCosts
 from stellwerk.simulation.driver import Job
+from stellwerk.simulation.forecasting import LOOK, Forecaster, Told, calibrated, forecasting
 from stellwerk.simulation.limits import Limits, limits, utilization_limit
 from stellwerk.simulation.outcome import Labels, Outcome
 from stellwerk.simulation.submissions import Estimates, submissions, with_default_queue
@@ -42,7 +45,10 @@ Watch = Callable[[World], AbstractContextManager[object]]
 
 @dataclass(frozen=True)
 class Settings:
-    """How to replay. `explained`: while at most so many workloads wait, reasons are made for each after every event."""
+    """How to replay. `explained`: while at most so many workloads wait, reasons are made for each after every event.
+
+    With `forecast` starts are foretold, by so many `processes` that replay the same trace.
+    """
 
     policy: PolicyName = "default"
     preempt: bool = False
@@ -50,6 +56,8 @@ class Settings:
     failures: Failures | None = None
     seed: int = 0
     explained: int = 0
+    forecast: bool = False
+    processes: int = 1
 
 
 def replay(
@@ -69,11 +77,7 @@ def replay(
     Raises `ValueError` for a trace that names no hardware, on a fleet of several accelerators.
     """
     settings = settings or Settings()
-    fleet = replace(fleet_of(declared), policy=settings.policy, preempt=settings.preempt)
-    fleet = with_default_queue(fleet, trace)
-    own = frozenset(declared.accelerators)
-    jobs = submissions(trace, fleet, settings.estimates, settings.seed, own)
-    world = world_for(fleet, jobs, settings)
+    fleet, jobs, world = _made(declared, trace, settings)
     with watch(world), collected_later():
         began = time.perf_counter()
         world.run()
@@ -89,7 +93,36 @@ def replay(
         wall_s=wall,
         ended=max((job.end for job in jobs if job.end is not None), default=0.0),
         failed=dict(world.failed) if isinstance(world, TroubledWorld) else {},
+        forecasts=_foretold(declared, trace, settings, jobs) if settings.forecast else None,
     )
+
+
+def _made(declared: spec.Fleet, trace: Trace, settings: Settings) -> tuple[Fleet, list[Job], World]:
+    fleet = replace(fleet_of(declared), policy=settings.policy, preempt=settings.preempt)
+    fleet = with_default_queue(fleet, trace)
+    own = frozenset(declared.accelerators)
+    jobs = submissions(trace, fleet, settings.estimates, settings.seed, own)
+    return fleet, jobs, world_for(fleet, jobs, settings)
+
+
+def _foretold(declared: spec.Fleet, trace: Trace, settings: Settings, jobs: Iterable[Job]) -> list[Told]:
+    """The forecasts of a replay, made in further replays of it."""
+    count = settings.processes
+    if count == 1:
+        told = _told_by_one(declared, trace.name, trace.jobs, settings, 0)
+    else:
+        with ProcessPoolExecutor(count, get_context("spawn")) as pool:
+            parts = [pool.submit(_told_by_one, declared, trace.name, trace.jobs, settings, n) for n in range(count)]
+            told = [each for part in parts for each in part.result()]
+    return calibrated(told, {job.demand.key: job.start for job in jobs if job.start is not None})
+
+
+def _told_by_one(declared: spec.Fleet, name: str, rows: tuple[Row, ...], settings: Settings, share: int) -> list[Told]:
+    _, _, world = _made(declared, Trace(name, rows), settings)
+    forecaster = Forecaster(world, replace(LOOK, seed=settings.seed), share=share, shares=settings.processes)
+    with forecasting(world, forecaster.observe), collected_later():
+        world.run()
+    return forecaster.told
 
 
 def world_for(fleet: Fleet, jobs: Sequence[Job], settings: Settings) -> World:

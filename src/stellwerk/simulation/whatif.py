@@ -7,7 +7,7 @@ Both sides are the same replay of the same events, but for the change:
 * from then on the world is simulated (`stellwerk.simulation.continued`): people submit, stop what waits and declare
   fleets when they did, and a workload that is over runs as long as it ran, all attempts together;
 * what is not over yet goes on into the future, for as long as is drawn: from the user's estimate and from what such
-  work took in this log, as forecasts do (`stellwerk.scheduling.forecast.History`). Both sides draw the same durations.
+  work took in this log, as forecasts do (`stellwerk.scheduling.history.History`). Both sides draw the same durations.
   There are `samples` futures; where nothing needs to be drawn one is enough.
 
 A start takes as long as the workload's starts took, or as all took on average. A replay is not the past: nothing breaks
@@ -30,7 +30,7 @@ from functools import cached_property
 from typing import Any
 
 from stellwerk.scheduling.events import Event, FleetChanged, StopRequested, Submitted
-from stellwerk.scheduling.forecast import History
+from stellwerk.scheduling.history import History
 from stellwerk.scheduling.model import Demand, Fleet
 from stellwerk.scheduling.scheduler import Scheduler
 from stellwerk.scheduling.state import WorkloadState
@@ -205,7 +205,7 @@ class _Asked:
         if demand.kind in _ENDLESS:
             return INF
         rng = random.Random(f"{self.question.seed}/{sample}/{demand.key}")
-        drawn = self.history.draw(demand, option, ran, rng)
+        drawn = self.history.draw(demand, option, ran, rng.random())
         if drawn is not None:
             return drawn
         return INF if self.question.assumed is None else max(self.question.assumed, ran + 1.0)

@@ -12,6 +12,7 @@ from stellwerk.simulation.report import page, plots
 from stellwerk.simulation.world import Span
 
 COLUMNS = ("name", "queue", "submit_s", "start_s", "end_s", "chips", "attempts", "busy_s", "pool")
+FORECASTS = ("name", "at_s", "p50_s", "p90_s", "start_s")
 Named = Sequence[tuple[str, Outcome]]
 
 
@@ -22,6 +23,11 @@ def write_report(outcome: Outcome, folder: Path) -> None:
         writer = csv.writer(stream, lineterminator="\n")
         writer.writerow(COLUMNS)
         writer.writerows(rows(outcome))
+    if outcome.forecasts is not None:
+        with (folder / "forecasts.csv").open("w", newline="", encoding="utf-8") as stream:
+            writer = csv.writer(stream, lineterminator="\n")
+            writer.writerow(FORECASTS)
+            writer.writerows(forecast_rows(outcome))
     _write_json(folder / "summary.json", outcome.summary())
     named = [("", outcome)]
     drawn = {**_drawn(named), "units": plots.units(outcome)}
@@ -56,6 +62,14 @@ def rows(outcome: Outcome) -> Iterator[tuple[object, ...]]:
         chips = span.chips if span is not None else job.demand.options[0].chips
         times = (_seconds(job.at), _seconds(job.start), _seconds(job.end))
         yield job.demand.name, job.demand.queue, *times, chips, counts.get(key, 0), _seconds(job.busy), pools
+
+
+def forecast_rows(outcome: Outcome) -> Iterator[tuple[object, ...]]:
+    """The rows of `forecasts.csv`, in the order in which they were told; times as in `workloads.csv`."""
+    jobs = {job.demand.key: job for job in outcome.jobs}
+    for told in outcome.forecasts or ():
+        job = jobs[told.key]
+        yield job.demand.name, _seconds(told.at), _seconds(told.p50), _seconds(told.p90), _seconds(job.start)
 
 
 def _drawn(runs: Named) -> dict[str, str]:

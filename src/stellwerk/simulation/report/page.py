@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from html import escape
 
+from stellwerk.simulation.forecast_figures import HORIZONS
 from stellwerk.simulation.outcome import Outcome, delay, distribution
 from stellwerk.simulation.report.words import dollars, duration, percent
 
@@ -39,7 +40,8 @@ def render(runs: Named, drawn: dict[str, str]) -> str:
 
 def table(runs: Named) -> list[list[str]]:
     """The figures that people compare: a row each, a column for every replay; limits stand beside."""
-    return [[title, *(show(outcome) for _, outcome in runs)] for title, show in _FIGURES]
+    foretold = _FORETOLD if any(outcome.foretold is not None for _, outcome in runs) else ()
+    return [[title, *(show(outcome) for _, outcome in runs)] for title, show in (*_FIGURES, *foretold)]
 
 
 def _about(outcome: Outcome) -> str:
@@ -99,3 +101,30 @@ _FIGURES: tuple[tuple[str, Callable[[Outcome], str]], ...] = (
     ("cost", lambda outcome: dollars(outcome.cost)),
     ("simulated in", lambda outcome: f"{outcome.wall_s:.2f} s"),
 )
+
+
+def _told(key: str) -> Callable[[Outcome], str]:
+    return lambda outcome: percent((outcome.foretold or {}).get("waited", {}).get(key))
+
+
+def _off(horizon: str) -> Callable[[Outcome], str]:
+    def show(outcome: Outcome) -> str:
+        errors = (outcome.foretold or {}).get("waited", {}).get("error_s", {})
+        return duration(errors.get(horizon, {}).get("mean_s"))
+
+    return show
+
+
+def _waited(outcome: Outcome) -> str:
+    return f"{(outcome.foretold or {}).get('waited', {}).get('starts', 0):,}"
+
+
+_FORETOLD: tuple[tuple[str, Callable[[Outcome], str]], ...] = (
+    ("starts that were not at once", _waited),
+    ("started within 1 minute of the forecast", _told("within_1m")),
+    ("started within 10 minutes of it", _told("within_10m")),
+    ("started within 10 % of the wait", _told("within_10pct")),
+    ("started by p90", _told("coverage_p90")),
+    *((f"mean error of waits {name}", _off(name)) for name, _ in HORIZONS),
+)
+"""Forecasts of those that did not start at once."""
