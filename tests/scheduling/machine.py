@@ -67,7 +67,9 @@ def random_option(rng: random.Random) -> Option:
             replace(gpus(1), minimum=1, maximum=rng.randint(2, 12)),
             tpu(1, patience=rng.choice([0.0, 5.0, 50.0])),
             Option(f"tpu-v6e:{small}", (Part("main", "tpu-v6e", small, chips, rng.randint(1, 3)),)),
+            replace(tpu(1, "2x4"), minimum=1, maximum=rng.randint(2, 5)),
             cubes(rng.choice(sorted(CUBES)), rng.randint(1, 2)),
+            replace(cubes("4x4x8"), minimum=1, maximum=2),
             roles(rng),
         ]
     )
@@ -98,9 +100,9 @@ def random_pools(rng: random.Random) -> tuple[Pool, ...]:
     first = slices(3, minimum=rng.randint(0, 3), buffer=rng.randint(0, 1), price=2.7, footprint=rng.choice([0, 2]))
     pod: Layout = rng.choice(["torus", "optical"])
     found = [
-        replace(first, layout=layout),
+        replace(first, layout=layout, fixed=rng.choice([None, 1])),
         nodes(3, minimum=rng.randint(0, 3), provision=rng.choice([0.0, 30.0]), idle=20.0),
-        nodes(2, "other", minimum=rng.randint(0, 2), market="spot", price=1.0),
+        nodes(2, "other", minimum=rng.randint(0, 2), market="spot", price=1.0, lifetime=rng.choice([None, 200.0])),
         Pool("pod", "tpu-v5p", "4x4x4", "ct5p-hightpu-4t", 64, 16, 8, rng.randint(0, 8), layout=pod),
     ]
     return tuple(found[: rng.choice([2, 2, 3, 4])])
