@@ -371,7 +371,7 @@ class Book:
 
     def by_lane(self, grants: tuple[Grant, ...]) -> Iterator[tuple[Lane, tuple[Grant, ...]]]:
         """Grants by the lane they are in."""
-        pools = {grant.pool: None for grant in grants} if len(grants) > 1 else {grants[0].pool: None}
+        pools = {grant.pool: None for grant in grants}
         for pool in pools:
             lane = self.lanes.get(pool)
             if lane is not None:
