@@ -266,4 +266,4 @@ def test_an_index_made_anew_agrees(pool: Pool, rng: random.Random) -> None:
     anew = make(pool)
     for step in steps:
         step()
-    assert anew.content() == index.content()
+    assert anew.content(0.0) == index.content(0.0)

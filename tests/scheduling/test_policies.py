@@ -10,7 +10,8 @@ from world import Queue, Site, demand, gpus, nodes, slices, tpu
 from stellwerk.scheduling import events as ev
 from stellwerk.scheduling.commands import ProvisionUnit, ReleaseUnit, ResizeAttempt, StopAttempt
 from stellwerk.scheduling.forecast import History, forecast
-from stellwerk.scheduling.model import Demand, Fleet, Option, Part, PolicyName, Pool
+from stellwerk.scheduling.model import Demand, Fleet, Layout, Option, Part, PolicyName, Pool
+from stellwerk.scheduling.policy import rules
 
 
 def site_of(
@@ -58,6 +59,61 @@ def test_sjf_serves_the_shortest_and_may_stop_the_longest() -> None:
     site.finish("short")
     assert site.phase("long") == "running"
     assert site.state.workloads["long"].setbacks == 0
+
+
+def test_sjf_stops_others_in_all_pools_that_several_roles_want() -> None:
+    site = site_of(slices(1), nodes(1), policy="sjf", preempt=True)
+    site.submit(demand("s", tpu(1), runtime=5000.0), timed("g", 8, 5000.0))
+    site.obey()
+    roles = Option("roles", (Part("learner", "tpu-v6e", "4x4", 16), Part("actor", "h100", None, 8)))
+    site.submit(demand("w", roles, runtime=10.0))
+    assert sorted(order.workload for order in site.orders if isinstance(order, StopAttempt)) == ["g", "s"]
+    site.submit(demand("t", tpu(1), runtime=400.0), timed("h", 8, 400.0))
+    assert (site.phase("t"), site.phase("h")) == ("waiting", "waiting")
+    site.obey()
+    assert (site.phase("w"), site.phase("s"), site.phase("g")) == ("running", "waiting", "waiting")
+    site.finish("w")
+    assert (site.phase("t"), site.phase("h")) == ("running", "running")
+
+
+@pytest.mark.parametrize("layout", ["subslices", "torus", "optical"])
+def test_sjf_stops_others_on_split_units_and_in_pods(layout: Layout) -> None:
+    if layout == "subslices":
+        pool, long, short = slices(1, layout=layout), tpu(1), Part("main", "tpu-v6e", "2x4", 8)
+    else:
+        pool = Pool("pod", "tpu-v5p", "4x4x4", "ct5p-hightpu-4t", 64, 16, 8, 8, layout=layout)
+        long, short = Option("8x8x8", (Part("main", "tpu-v5p", "8x8x8", 512),)), Part("main", "tpu-v5p", "4x4x8", 128)
+    site = site_of(pool, policy="sjf", preempt=True)
+    site.submit(demand("long", long, runtime=5000.0))
+    site.obey()
+    site.submit(*(demand(f"short{number}", Option("short", (short,)), runtime=10.0) for number in range(2)))
+    site.obey()
+    assert [site.phase(key) for key in ("long", "short0", "short1")] == ["waiting", "running", "running"]
+    site.finish("short0")
+    site.finish("short1")
+    assert site.phase("long") == "running"
+
+
+@pytest.mark.parametrize(
+    ("runtime", "shorter", "old"), [(1000.0, 500.0, rules.STRETCH * 1000.0), (None, 100_000.0, rules.UNKNOWN)]
+)
+def test_what_is_old_comes_before_all_that_is_younger(runtime: float | None, shorter: float, old: float) -> None:
+    """Shorter work keeps coming; after a long time (a month without an estimate) the long one runs to its end."""
+    site = site_of(nodes(1), policy="sjf", preempt=True)
+    site.submit(timed("short0", 8, shorter))
+    site.submit(demand("long", gpus(8), runtime=runtime))
+    site.obey()
+    for number in range(1, 60):
+        site.submit(timed(f"short{number}", 8, shorter))
+        site.obey()
+        site.pass_time(shorter)
+        if site.phase("long") != "waiting":
+            break
+        site.finish(next(iter(site.running)))
+    assert site.phase("long") == "running"
+    assert old <= site.now <= old + shorter
+    site.submit(timed("tiny", 8, 1.0))
+    assert site.phase("tiny") == "waiting"
 
 
 def test_preemption_stops_the_cheapest_of_lower_priority_and_no_more_than_is_needed() -> None:

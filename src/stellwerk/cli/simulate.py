@@ -38,7 +38,11 @@ def simulate(
     ],
     policy: Annotated[
         list[str] | None,
-        typer.Option(help="fifo, sjf, backfill or default; again to compare.", metavar="POLICY", show_default=False),
+        typer.Option(
+            help="fifo, sjf, backfill or default, the fleet's own unless said; again to compare.",
+            metavar="POLICY",
+            show_default=False,
+        ),
     ] = None,
     estimates: Annotated[
         str, typer.Option(help="What users say of durations: exact, user, or a range of factors (1-5).", metavar="E")
@@ -69,7 +73,7 @@ def simulate(
     """
     from stellwerk.simulation.submissions import Estimates
 
-    policies = [_policy(name) for name in policy or ["default"]]
+    policies = [_policy(name) for name in policy or []]
     try:
         guess = Estimates.parse(estimates)
     except ValueError as error:
@@ -108,11 +112,14 @@ def _outcomes(
     breaks = [
         load_failures(failures, frozenset(pool.name for pool in one.pools)) if failures else None for one in declared
     ]
-    names, processes = _names(fleets, policies), _processes(traces) if forecast else 1
-    for (index, policy), name in zip(product(range(len(fleets)), policies), names, strict=True):
-        settings = Settings(policy, preempt, estimates, breaks[index], seed, forecast=forecast, processes=processes)
+    names = _names(fleets, policies or [declared[0].policy])
+    processes = _processes(traces) if forecast else 1
+    for (index, policy), name in zip(product(range(len(fleets)), policies or [None]), names, strict=True):
+        one = declared[index]
+        order, stops = policy or one.policy, preempt or one.preempt
+        settings = Settings(order, stops, estimates, breaks[index], seed, forecast=forecast, processes=processes)
         labels = {"fleet": fleets[index], "trace": trace, "failures": failures}
-        yield name, _replayed(declared[index], traces[index], settings, labels, name)
+        yield name, _replayed(one, traces[index], settings, labels, name)
 
 
 def _processes(traces: Sequence[Trace]) -> int:

@@ -14,14 +14,14 @@ from heapq import heapreplace
 from stellwerk.scheduling.catalogue import Catalogue
 from stellwerk.scheduling.commands import Command, StartAttempt
 from stellwerk.scheduling.frozen import twin
-from stellwerk.scheduling.index import Account, Entry, Lane, WaitClass
+from stellwerk.scheduling.index import Account, Cohort, Entry, Lane, WaitClass
 from stellwerk.scheduling.model import NO_LIMITS, Demand, Grant
 from stellwerk.scheduling.placement.index import INF, make
 from stellwerk.scheduling.placement.units import natural
-from stellwerk.scheduling.policy import fairshare
-from stellwerk.scheduling.policy.rules import RULES, Rules, remaining, rules_for
+from stellwerk.scheduling.policy import fairshare, queues
+from stellwerk.scheduling.policy.rules import RULES, Rules, by_share, remaining, rules_for
 from stellwerk.scheduling.state import Attempt, State, UnitState, WorkloadState
-from stellwerk.scheduling.timers import Timers
+from stellwerk.scheduling.timers import Timers, notice
 
 MOST_UNPARKED = 64
 """Classes of a cohort that are looked at again when one of its queues gives chips back."""
@@ -61,7 +61,7 @@ class Book:
         state = self.state
         self.rules: Rules = rules_for(state.fleet.policy, state.fleet.preempt)
         self.preempts = state.fleet.preempt
-        self.fair = self.rules.fair and bool(state.queues)
+        self.fair = by_share(state.fleet)
         self._building = True
         self.accounted = bool(state.queues)
         self.tracking = (
@@ -74,7 +74,8 @@ class Book:
             pool.name: Lane(pool, make(pool, track=self.tracking, plain=not self.rules.backfill), number)
             for number, pool in enumerate(state.pools.values())
         }
-        self.catalogue = Catalogue(state, self.lanes, self.rules)
+        self.bare = self._bare()
+        self.catalogue = Catalogue(state, self.lanes, self.rules, self.bare)
         self.accounts = self.catalogue.accounts
         self.class_of = self.catalogue.class_of
         self.account_of = self.catalogue.account_of
@@ -101,6 +102,12 @@ class Book:
         for name, cool in state.cool_downs.items():
             self.timers.set(("pool", name), cool.until)
 
+    def _bare(self) -> bool:
+        """Whether nothing but free chips can stand in anybody's way, and nothing is foreseen."""
+        asked = self.tracking or self.accounted or self.preempts or self.state.fleet.memory is not None
+        steady = all(lane.counts is not None and not lane.elastic for lane in self.lanes.values())
+        return steady and not asked and all(unit.meant is None for unit in self.state.units.values())
+
     def _enter_units(self) -> None:
         for name in sorted(self.state.units, key=natural):
             self.unit_changed(self.state.units[name])
@@ -115,6 +122,7 @@ class Book:
                 self._occupy(workload, attempt, attempt.grants + attempt.leaving, known=True)
                 if workload.demand.options[attempt.option].maximum is not None:
                     self.flexible[workload.key] = workload
+                    self.bare = False
                 if workload.stop_for is not None:
                     self.claims[workload.stop_for] = self.claims.get(workload.stop_for, 0) + 1
                 self.schedule_hook(self, workload)
@@ -125,7 +133,7 @@ class Book:
         """Enter a waiting workload in its line."""
         found = self.class_of(workload.demand)
         self.waiting[workload.demand.key] = workload
-        key = 0.0 if found.aged else self.rules_of(found.account).key(workload)
+        key = 0.0 if found.aged else self.rules_of(found.account).key(workload, self.state.now)
         if found.backfills:
             runtime = remaining(workload)
             found.line.push(workload, key, runtime)
@@ -144,7 +152,7 @@ class Book:
 
     def place_of(self, found: WaitClass, workload: WorkloadState) -> tuple[int, float, float, int]:
         """Where a workload that need not be the first of its class comes in the order of all."""
-        key = 0.0 if found.aged else self.rules_of(found.account).key(workload)
+        key = 0.0 if found.aged else self.rules_of(found.account).key(workload, self.state.now)
         return found.rank, found.account.level if self.fair else 0.0, key, workload.order
 
     def wait(self, workload: WorkloadState) -> None:
@@ -173,8 +181,14 @@ class Book:
     def _reclaimed(self, workload: WorkloadState, found: WaitClass) -> None:
         workload.reclaims = False
         found.account.cohort.claimants.pop(workload.key, None)
-        for other in list(found.account.cohort.parked)[:MOST_UNPARKED]:
-            self.unpark(other)
+        self.ask_cohort(found.account.cohort)
+
+    def ask_cohort(self, cohort: Cohort, most: int = MOST_UNPARKED) -> None:
+        """Those whom quota holds back may have another answer; of the parked so many are asked, the first."""
+        for found in list(cohort.parked)[:most]:
+            self.unpark(found)
+        for found in (each for account in cohort.accounts for each in account.classes if each.timed):
+            self.ask(found)
 
     def refresh(self, found: WaitClass) -> None:
         """Give a class the entry that its first member and its queue's level ask for."""
@@ -193,9 +207,9 @@ class Book:
         level = found.account.level if self.fair else 0.0
         if entry is None:
             self._activate(found)
-        elif entry[3] == first.order and entry[1] == level:
+        elif entry[3] == first.order and entry[1] == level and (found.aged or not found.skips):
             return
-        key = 0.0 if found.aged else self.rules_of(found.account).key(first)
+        key = 0.0 if found.aged else self.rules_of(found.account).key(first, self.state.now)
         found.entry = made = (found.rank, level, key, first.order, found, first)
         if found.backfills:
             found.shape.push(made)
@@ -241,12 +255,15 @@ class Book:
         """Take a class out of the order until quota is given back: `own` its queue's, `cohort` its cohort's."""
         found.parked = why
         (found.account.parked if why == "own" else found.account.cohort.parked)[found] = None
+        if why != "own":
+            found.account.behind[found] = None
         self.refresh(found)
 
     def unpark(self, found: WaitClass) -> None:
         """Put a class back in the order; its lanes have a new answer."""
         found.account.parked.pop(found, None)
         found.account.cohort.parked.pop(found, None)
+        found.account.behind.pop(found, None)
         found.parked = None
         self.refresh(found)
         self.ask(found)
@@ -262,6 +279,10 @@ class Book:
     def grant(self, workload: WorkloadState, found: WaitClass, option: int, grants: tuple[Grant, ...]) -> None:
         """Give `grants` to a waiting workload and order its next attempt. It must still be entered in its line."""
         self.start(workload, found, option, grants)
+        self.granted(workload, found)
+
+    def granted(self, workload: WorkloadState, found: WaitClass) -> None:
+        """A workload that has been started leaves its line."""
         del self.waiting[workload.demand.key]
         if workload.reclaims:
             self._reclaimed(workload, found)
@@ -302,13 +323,20 @@ class Book:
         self.out.append(order)
         if number > 1 or self.tracking:
             workload.reasons, workload.promise = (), None
-            workload.stop_cause = workload.stop_for = None
+            workload.stop_cause = workload.stop_for = workload.made_room = None
         if found.timed or demand.limits is not NO_LIMITS or workload.hold_until:
             self.schedule_hook(self, workload)
         if found.timed and demand.options[option].maximum is not None:
             self.flexible[key] = workload
+            self.bare = False
         if self.meant:
             self.settle_hook(self, workload)
+
+    def started(self, workload: WorkloadState) -> None:
+        """What else follows from a start in the plain case: what held for the time of waiting holds no more."""
+        workload.reasons, workload.promise = (), None
+        workload.stop_cause = workload.stop_for = workload.made_room = None
+        self.schedule_hook(self, workload)
 
     def _occupy(
         self, workload: WorkloadState, attempt: Attempt, grants: tuple[Grant, ...], *, known: bool = False
@@ -328,7 +356,7 @@ class Book:
 
     def by_lane(self, grants: tuple[Grant, ...]) -> Iterator[tuple[Lane, tuple[Grant, ...]]]:
         """Grants by the lane they are in."""
-        pools = {grant.pool: None for grant in grants}
+        pools = {grant.pool: None for grant in grants} if len(grants) > 1 else {grants[0].pool: None}
         for pool in pools:
             lane = self.lanes.get(pool)
             if lane is not None:
@@ -396,7 +424,10 @@ class Book:
             self._charge(account, workload.demand, attempt.option, grants + leaving, 1)
             self._charge(account, workload.demand, attempt.option, before, -1)
         if self.memory is not None:
-            self.memory += self.memory_of(before) - self.memory_of(grants + leaving)
+            gained = self.memory_of(before) - self.memory_of(grants + leaving)
+            self.memory += gained
+            if gained > 0 and self.claim is not None:
+                self._claim_over()
 
     def _freed(self, lane: Lane) -> None:
         if lane.heap or lane.elastic or self.flexible:
@@ -408,15 +439,22 @@ class Book:
         assert self.memory is not None
         self.memory += self.memory_of(grants)
         self.sized.update(dict.fromkeys(lane for lane in self.lanes.values() if lane.elastic and lane.heap))
+        for workload in self.flexible.values():
+            if (lane := self.lanes.get(workload.attempts[-1].grants[0].pool)) is not None:
+                self.dirty[lane] = None
         if self.claim is not None:
             self.claim = None
             self.dirty.update(dict.fromkeys(self.lanes.values()))
 
     def memory_of(self, grants: tuple[Grant, ...]) -> int:
         """Bytes that an attempt with these grants takes of the machine that plays them."""
-        held = {(grant.pool, grant.unit) for grant in grants}
+        held: dict[tuple[str, str], int] = {}
+        for grant in grants:
+            unit = grant.pool, grant.unit
+            held[unit] = held.get(unit, 0) + grant.chips
         pools = self.state.pools
-        return self.state.fleet.overhead + sum(pools[pool].footprint for pool, _ in held if pool in pools)
+        parts = (pools[pool].memory_of(chips) for (pool, _), chips in held.items() if pool in pools)
+        return self.state.fleet.overhead + sum(parts)
 
     def _charge(self, account: Account, demand: Demand, option: int, grants: tuple[Grant, ...], sign: int) -> None:
         """Book chips on a queue's account, or off it, and what follows for the order and for who was held back."""
@@ -431,11 +469,13 @@ class Book:
                 lent = max(0, after - own) - max(0, before - own)
                 cohort.used[accelerator] = cohort.used.get(accelerator, 0) + lent
         if sign < 0:
-            for found in [*account.parked, *list(cohort.parked)[:MOST_UNPARKED]]:
+            most = MOST_UNPARKED if any(any(each.held.values()) for each in cohort.accounts) else len(cohort.parked)
+            for found in list(account.parked):
                 self.unpark(found)
             if account.quota:
-                for other in (each for owner in cohort.accounts for each in owner.classes if each.timed):
-                    self.ask(other)
+                self.ask_cohort(cohort, most)
+        elif cohort.parked and not self._building and queues.owns_less(account, parts.values(), grants):
+            self.ask_cohort(cohort)
         if self.fair and not self._building:
             self.weigh(account)
 
@@ -491,6 +531,9 @@ class Book:
         if lane is None:
             return
         self.members[unit.pool][unit.name] = unit
+        if (lifetime := lane.pool.lifetime) is not None:
+            at = unit.since + lifetime - notice(lifetime)
+            self.timers.set(("unit", unit.name), at if unit.phase == "up" and not unit.leaving else None)
         if unit.phase == "up" and not unit.leaving:
             lane.places.put(unit)
         elif unit.phase in ("provisioning", "recycling"):
@@ -505,6 +548,7 @@ class Book:
             self.mean(unit, None)
         del self.state.units[unit.name]
         self.attention.pop(unit.name, None)
+        self.timers.due.pop(("unit", unit.name), None)
         lane = self.lanes.get(unit.pool)
         if lane is not None:
             self.members[unit.pool].pop(unit.name, None)

@@ -10,7 +10,7 @@ from stellwerk.scheduling.index import Account, Cohort, Lane, Shape, WaitClass
 from stellwerk.scheduling.model import Demand, Option, Part, Reason
 from stellwerk.scheduling.placement.index import Need
 from stellwerk.scheduling.policy import fairshare, queues
-from stellwerk.scheduling.policy.rules import Rules, rules_for
+from stellwerk.scheduling.policy.rules import RULES, Rules, by_share
 from stellwerk.scheduling.state import State
 
 MEMO = 4096
@@ -20,9 +20,11 @@ MEMO = 4096
 class Catalogue:
     """The shapes and classes that were asked for on one fleet, and the accounts of its queues."""
 
-    def __init__(self, state: State, lanes: dict[str, Lane], rules: Rules) -> None:
-        self.state, self.lanes, self.rules = state, lanes, rules
-        self.memory, self.preempts = state.fleet.memory, state.fleet.preempt
+    def __init__(self, state: State, lanes: dict[str, Lane], rules: Rules, bare: bool) -> None:
+        """`bare` tells that the plain case is handled apart."""
+        self.state, self.lanes, self.rules, self.bare = state, lanes, rules, bare
+        self.memory = state.fleet.memory
+        self.fair = by_share(state.fleet)
         self.shapes: dict[tuple[object, ...], Shape] = {}
         self.classes: dict[tuple[int, str, int], WaitClass] = {}
         self.accounts: dict[str, Account] = {}
@@ -34,7 +36,7 @@ class Catalogue:
         for queue in self.state.queues.values():
             cohort = cohorts.setdefault(queue.cohort, Cohort())
             account = self.accounts[queue.name] = Account(queue.name, queue, cohort)
-            account.level = fairshare.last_level(self.state, account) if self.rules.fair else 0.0
+            account.level = fairshare.last_level(self.state, account) if self.fair else 0.0
             cohort.accounts.append(account)
             for accelerator, quota in account.quota.items():
                 lent = quota - account.guaranteed[accelerator]
@@ -83,11 +85,14 @@ class Catalogue:
             account = self.account_of(demand.queue)
             rules = self.rules_of(account)
             found = WaitClass(shape, account, demand.priority, rules.line(), rules.backfill)
-            found.aged, found.skips = rules.order == "age", rules.displaces
+            found.aged, found.skips = rules.order == "age", self.rules.displaces
             found.timed = len(shape.options) > 1 or any(option.maximum is not None for option in shape.options)
             found.never = self._never(shape, account)
             if self.memory is None and not account.quota and found.never[0] is None:
                 found.plain = shape.simple
+            if found.plain is not None and self.bare:
+                counts, need = found.plain[0].counts, found.plain[1]
+                found.quick = (counts, need) if counts is not None and need.single else None
             self.classes[key] = found
         return found
 
@@ -98,6 +103,6 @@ class Catalogue:
         return tuple(reason or over for reason, over in zip(shape.never, quota, strict=True))
 
     def rules_of(self, account: Account) -> Rules:
-        """The policy of a queue."""
+        """The policy of a queue; where the fleet's displaces, it is everybody's."""
         policy = account.queue.policy if account.queue else None
-        return rules_for(policy, self.preempts) if policy else self.rules
+        return RULES[policy] if policy and not self.rules.displaces else self.rules

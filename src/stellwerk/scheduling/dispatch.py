@@ -14,29 +14,33 @@ from stellwerk.scheduling.book import Book
 from stellwerk.scheduling.index import Lane, WaitClass
 from stellwerk.scheduling.lifecycle import end_impossible
 from stellwerk.scheduling.model import NO_LIMITS, Grant
-from stellwerk.scheduling.placement.index import INF, Need
+from stellwerk.scheduling.placement.index import Need
+from stellwerk.scheduling.placement.together import place
+from stellwerk.scheduling.plain import start
 from stellwerk.scheduling.policy import backfill, elastic, fallback, preemption, queues, sjf
 from stellwerk.scheduling.state import WorkloadState
 
 Answer = Literal["started", "parked", "blocked"]
 
 
-def arrived(book: Book, workload: WorkloadState) -> None:
-    """A new workload: start it at once if nobody comes before it, else enter it in its line and try to let it
-    pass."""
+def arrived(book: Book, workload: WorkloadState) -> bool:
+    """A new workload: start it at once if nobody comes before it, else enter it in its line and try to let it pass.
+    False when nothing else follows."""
     found = book.class_of(workload.demand)
     if (plain := found.plain) is not None and not found.line.size and (not plain[0].heap or plain[0].top() is None):
-        grants = plain[0].places.fit(plain[1])
-        if grants is not None:
+        if (quick := found.quick) is not None:
+            if start(book, workload, quick):
+                return False
+        elif (grants := plain[0].places.fit(plain[1])) is not None:
             book.start(workload, found, 0, grants)
-            return
+            return True
     if None not in found.never:
         never = found.never[0]
         end_impossible(book, workload, never.message if never else "")
-        return
+        return True
     book.enter(workload)
     demand, lanes, entry = workload.demand, found.shape.lanes, found.entry
-    if demand.limits is not NO_LIMITS or len(demand.options) > 1:
+    if demand.limits is not NO_LIMITS or len(demand.options) > 1 or found.skips or found.account.quota:
         if len(demand.options) > 1:
             fallback.leave_cooling(book, workload)
         book.schedule(workload)
@@ -49,6 +53,7 @@ def arrived(book: Book, workload: WorkloadState) -> None:
     for lane in lanes:
         if lane.elastic:
             book.sized[lane] = None
+    return True
 
 
 def serve(book: Book, lane: Lane) -> None:
@@ -65,6 +70,10 @@ def serve(book: Book, lane: Lane) -> None:
         found = entry[4]
         if found.entry is not entry:
             heappop(heap)
+        elif (quick := found.quick) is not None:
+            if not start(book, entry[5], quick):
+                break
+            book.granted(entry[5], found)
         elif (plain := found.plain) is not None:
             grants = fit(plain[1])
             if grants is None:
@@ -85,6 +94,8 @@ def serve(book: Book, lane: Lane) -> None:
         _preempt(book, found, entry[5])
     if book.tracking:
         backfill.fill(book, lane)
+        if lane.top() is not entry:
+            book.dirty[lane] = None
 
 
 def _presses(book: Book, found: WaitClass, workload: WorkloadState, lane: Lane) -> bool:
@@ -156,6 +167,8 @@ def _offer_options(book: Book, found: WaitClass, workload: WorkloadState) -> Ans
         return "parked"
     if len(options) < len(found.never) and _offer_early(book, found, workload, options):
         return "started"
+    if len(found.shape.lanes) > 1:  # what it lacks in one pool may be made now that another has what it needs
+        book.sized.update(dict.fromkeys(lane for lane in found.shape.lanes if lane.elastic))
     return "blocked"
 
 
@@ -202,27 +215,9 @@ def propose(
     book: Book, found: WaitClass, workload: WorkloadState, index: int, *, ask: bool = False
 ) -> tuple[Grant, ...] | None:
     """Grants for every part of an option, or None; nothing is changed (with `ask`, nothing promised either)."""
-    taken: list[tuple[Lane, tuple[Grant, ...], str]] = []
-    try:
-        for number, part in enumerate(found.shape.plans[index]):
-            chosen = _first_fit(book, found, workload, index, part, ask)
-            if chosen is None:
-                return None
-            lane, grants = chosen
-            holder = f"\0{number}"
-            lane.places.take(grants, holder, INF, book.state.now)
-            taken.append((lane, grants, holder))
-        return tuple(grant for _, grants, _ in taken for grant in grants)
-    finally:
-        for lane, grants, holder in taken:
-            lane.places.give(grants, holder)
 
+    def fit(choice: tuple[Lane, Need]) -> tuple[Grant, ...] | None:
+        lane, need = choice
+        return lane.places.fit(need, backfill.kept(book, lane, found, workload, index, ask=ask))
 
-def _first_fit(
-    book: Book, found: WaitClass, workload: WorkloadState, index: int, part: tuple[tuple[Lane, Need], ...], ask: bool
-) -> tuple[Lane, tuple[Grant, ...]] | None:
-    for lane, need in part:
-        grants = lane.places.fit(need, backfill.kept(book, lane, found, workload, index, ask=ask))
-        if grants is not None:
-            return lane, grants
-    return None
+    return place(found.shape.plans[index], lambda choice: choice[0].places, fit, book.state.now)

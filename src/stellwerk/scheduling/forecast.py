@@ -243,6 +243,8 @@ class _Future:
 
     def _foresee(self, workload: WorkloadState, attempt: Attempt) -> None:
         now = self.scheduler.state.now
+        if attempt.settled != attempt.resizes:
+            self._later(now, ev.AttemptResized(now, workload.key, attempt.number, attempt.resizes))
         if workload.phase == "stopping":
             self._stop(workload.key, attempt.number, workload.stop_cause or "infrastructure")
             return

@@ -12,10 +12,10 @@ from collections.abc import Iterator, Sequence
 from stellwerk.scheduling import explain
 from stellwerk.scheduling.book import Book
 from stellwerk.scheduling.commands import Command, ProvisionUnit, StartAttempt
-from stellwerk.scheduling.index import Lane
+from stellwerk.scheduling.index import Lane, Reservation
 from stellwerk.scheduling.placement.index import INF
 from stellwerk.scheduling.policy import backfill, queues
-from stellwerk.scheduling.state import State, WorkloadState
+from stellwerk.scheduling.state import State
 
 
 class Violation(AssertionError):
@@ -93,10 +93,9 @@ def _whole_units_only(state: State, commands: Sequence[Command]) -> Iterator[str
 
 def _within_quota(book: Book) -> Iterator[str]:
     """5: no queue was given more than its quota and what it may borrow (a lowered quota stops nothing that runs)."""
-    given = {book.state.workloads[each.workload].demand.queue for each in book.out if isinstance(each, StartAttempt)}
-    for name in sorted(given):
+    for name, accelerators in _given(book).items():
         account = book.accounts[name]
-        for accelerator in account.quota:
+        for accelerator in sorted(accelerators & account.quota.keys()):
             held, most = account.held.get(accelerator, 0), queues.most(account, accelerator)
             if most is not None and held > most:
                 yield f"5: queue {name} holds {held} of {accelerator}, and may hold {most}"
@@ -108,6 +107,17 @@ def _within_quota(book: Book) -> Iterator[str]:
             )
             if lent > cohort.lendable[accelerator] and held > account.guaranteed[accelerator]:
                 yield f"5: {lent} of {accelerator} are lent, of {cohort.lendable[accelerator]}"
+
+
+def _given(book: Book) -> dict[str, set[str]]:
+    """The queues that something of was started in this turn, and the accelerators that it holds."""
+    found: dict[str, set[str]] = {}
+    for each in book.out:
+        if isinstance(each, StartAttempt):
+            demand = book.state.workloads[each.workload].demand
+            parts = demand.options[each.option].parts
+            found.setdefault(demand.queue, set()).update(part.accelerator for part in parts)
+    return found
 
 
 def _promises(book: Book) -> Iterator[str]:
@@ -123,22 +133,22 @@ def _promises(book: Book) -> Iterator[str]:
         ):
             continue
         top = lane.top()
-        if top is not None and top[5] is blocked.holder and _passed(book, lane, blocked.holder):
+        if top is not None and top[5] is blocked.holder and _passed(book, lane, blocked):
             now = backfill.reserved_for(book, lane, top).at
             if now > blocked.at:
                 yield f"6: {blocked.holder.key} was promised {blocked.at} and would start at {now}"
 
 
-def _passed(book: Book, lane: Lane, holder: WorkloadState) -> bool:
-    """Whether somebody who comes after `holder` was started in this lane in this turn."""
-    place = book.place_of(book.class_of(holder.demand), holder)
-    here = [
-        each
-        for each in book.out
-        if isinstance(each, StartAttempt) and any(grant.pool == lane.pool.name for grant in each.grants)
-    ]
-    started = (book.state.workloads[each.workload] for each in here)
-    return any(book.place_of(book.class_of(other.demand), other) > place for other in started)
+def _passed(book: Book, lane: Lane, kept: Reservation) -> bool:
+    """Whether somebody who comes after the holder was started in this turn on what is kept, for longer than allowed."""
+    place = book.place_of(book.class_of(kept.holder.demand), kept.holder)
+    for each in book.out:
+        if isinstance(each, StartAttempt) and any(grant.pool == lane.pool.name for grant in each.grants):
+            other = book.state.workloads[each.workload]
+            ends = other.attempts[-1].expected
+            if (ends is None or ends > kept.at) and book.place_of(book.class_of(other.demand), other) > place:
+                return True
+    return False
 
 
 def _reasons(book: Book) -> Iterator[str]:

@@ -85,7 +85,22 @@ def _more_than_pools(state: State, option: Option) -> Reason | None:
             message = f"needs {needed} units of {largest.name}, which has at most {largest.maximum}"
             numbers = (("pool", largest.name), ("needed", needed), ("maximum", largest.maximum))
             return Reason("impossible", message, numbers)
-    return None
+    return _never_together(state, option)
+
+
+def _never_together(state: State, option: Option) -> Reason | None:
+    """Parts that could be had one by one, and never at once."""
+    parts = parts_to_start(option)
+    if len(parts) < 2:
+        return None
+    from stellwerk.scheduling.placement.together import ever
+
+    pools = [pool for pool in state.pools.values() if any(serves(pool, part) for part in parts)]
+    if ever(pools, parts):
+        return None
+    names = ", ".join(f"{pool.name} (at most {pool.maximum} units)" for pool in pools)
+    message = f"needs {option.chips} chips in {len(parts)} parts together, which {names} can never hold at once"
+    return Reason("impossible", message, (("needed_chips", option.chips),))
 
 
 def _groups_at_most(pool: Pool, part: Part) -> int:
@@ -115,8 +130,18 @@ def memory_needed(state: State, option: Option) -> int:
     needed = state.fleet.overhead
     for part in option.parts:
         pools = [pool for pool in state.pools.values() if serves(pool, part)]
-        needed += min((units_for(pool, part) * pool.footprint for pool in pools), default=0)
+        needed += min((part_memory(pool, part) for pool in pools), default=0)
     return needed
+
+
+def part_memory(pool: Pool, part: Part) -> int:
+    """Bytes that all groups of `part` take on as few units of `pool` as hold them."""
+    whole, cell = units_needed(pool, part)
+    if whole or not cell:
+        return part.count * (whole * pool.footprint + (pool.memory_of(cell) if cell else 0))
+    each = pool.chips // cell
+    full, rest = divmod(part.count, each)
+    return full * pool.memory_of(each * cell) + (pool.memory_of(rest * cell) if rest else 0)
 
 
 def needs(pool: Pool, needed: int, free: int, units: int) -> str:

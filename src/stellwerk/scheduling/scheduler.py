@@ -25,7 +25,18 @@ from stellwerk.scheduling.events import Event
 from stellwerk.scheduling.index import Lane
 from stellwerk.scheduling.invariants import check
 from stellwerk.scheduling.model import Demand, Reason
-from stellwerk.scheduling.policy import elastic, fairshare, fallback, provisioning
+from stellwerk.scheduling.policy import (
+    elastic,
+    fairshare,
+    fallback,
+    lifetime,
+    promises,
+    provisioning,
+    queues,
+    sjf,
+)
+from stellwerk.scheduling.policy.promises import Promise
+from stellwerk.scheduling.policy.rules import old_at
 from stellwerk.scheduling.state import State, WorkloadState, copied
 
 EXPLAINED = 50
@@ -63,7 +74,15 @@ class Scheduler:
         book.turn += 1
         if event.at > state.now:
             state.now = event.at
-        FOLD[type(event)](book, event)
+        if FOLD[type(event)](book, event) is not False or book.timers.due or state.wake_at is not None:
+            self._follow()
+        if self._watched:
+            self._afterwards()
+        return out
+
+    def _follow(self) -> None:
+        """What is due, what is touched, and when to look again."""
+        book, state = self.book, self.state
         timed = book.timers.due
         if timed and book.timers.any(state.now):
             self._times()
@@ -71,9 +90,6 @@ class Scheduler:
             self._cycle()
         if timed or state.wake_at is not None:
             self._wake()
-        if self._watched:
-            self._afterwards()
-        return out
 
     def _cycle(self) -> None:
         """Serve and size what the event has touched, until nothing is touched any more."""
@@ -96,6 +112,10 @@ class Scheduler:
         workload = self.state.workloads[key]
         return explain.why(self.book, workload) if workload.phase == "waiting" else ()
 
+    def promise(self, key: str) -> Promise | None:
+        """When a waiting workload starts, as far as it is promised; None when it is not among the first who wait."""
+        return promises.of(self.book, self.state.workloads[key])
+
     def cheapest_change(self, key: str) -> Change | None:
         """The smallest change that would start a waiting workload now; None when it does not wait, or none would."""
         workload = self.state.workloads[key]
@@ -115,6 +135,7 @@ class Scheduler:
         if self._explained and len(book.waiting) <= self._explained:
             for workload in book.waiting.values():
                 workload.reasons = explain.why(book, workload)
+            promises.note(book)
             self._explains = True
         elif self._explains:
             for workload in book.waiting.values():
@@ -139,6 +160,8 @@ class Scheduler:
                 self._workload_due(book.state.workloads[name])
             elif kind == "pool" and name in book.lanes:
                 _cool_down_over(book, book.lanes[name])
+            elif kind == "unit" and name in book.state.units:
+                lifetime.over(book, book.state.units[name])
             elif kind == "shares":
                 fairshare.tick(book)
 
@@ -153,6 +176,9 @@ class Scheduler:
                 fallback.out_of_patience(book, workload)
                 fallback.leave_cooling(book, workload)
                 book.dirty.update(dict.fromkeys(book.class_of(workload.demand).shape.lanes))
+            if book.rules.displaces:
+                sjf.grown_old(book, workload)
+            queues.patience_over(book, workload)
         elif workload.load_low_since is not None:
             elastic.steady(book, workload)
         book.schedule(workload)
@@ -169,6 +195,10 @@ def schedule(book: Book, workload: WorkloadState) -> None:
     now, times = book.state.now, [time for _, time in limits.times(book.state, workload)]
     if workload.phase == "waiting":
         times.append(workload.hold_until)
+        if book.rules.displaces:
+            times.append(old_at(workload))
+        if book.class_of(workload.demand).account.quota:
+            times.append(workload.waiting_since + queues.PATIENCE)
         if len(workload.demand.options) > 1:
             times.extend(fallback.opens_at(workload, book.class_of(workload.demand).never))
     if workload.load_low_since is not None:

@@ -23,6 +23,7 @@ class Attempt:
 
     `expected` is when it would end by its estimate, None without one; `resizes` counts the orders to resize it,
     `settled` is the last that was carried out, and `leaving` holds what it was told to leave and has not left yet.
+    `spent` is what it had cost (US dollars) at `settled_at`, when what it holds changed last; None while it never did.
     """
 
     number: int
@@ -40,6 +41,8 @@ class Attempt:
     resizes: int = 0
     settled: int = 0
     leaving: tuple[Grant, ...] = ()
+    spent: float = 0.0
+    settled_at: float | None = None
 
     def __init__(self, number: int, option: int, grants: tuple[Grant, ...], began: float) -> None:
         self.number, self.option, self.grants, self.began = number, option, grants, began
@@ -65,7 +68,8 @@ class WorkloadState:
 
     `waiting_since` restarts with every return to the queue, `hold_until` keeps it there after a failure,
     `stop_cause` is why the core (or a person) is stopping the live attempt, `stop_for` the key of the workload that a
-    preempted one makes room for, `reclaims` whether borrowers were stopped for a waiting one. `failures` counts
+    preempted one makes room for, `reclaims` whether borrowers were stopped for a waiting one, `made_room` when anybody
+    was last. `failures` counts
     the user's own, `setbacks` those of the infrastructure since the
     last progress. `worked` is the running time (s) that the last checkpoint keeps. `promise` is the latest start that
     was promised while it waits; `departures` are the options it left. `load` is what a serving workload told last.
@@ -87,6 +91,7 @@ class WorkloadState:
     stop_cause: Cause | None = None
     stop_for: str | None = None
     reclaims: bool = False
+    made_room: float | None = None
     promise: float | None = None
     load: float | None = None
     load_low_since: float | None = None

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from stellwerk.scheduling.model import Grant, Part, Pool
 from stellwerk.scheduling.placement.ends import Ends
-from stellwerk.scheduling.placement.grid import Place, bits
+from stellwerk.scheduling.placement.grid import Place
 from stellwerk.scheduling.placement.index import INF, Forecast, Need
 from stellwerk.scheduling.placement.subslices import Cuts, cut
 from stellwerk.scheduling.placement.units import natural
@@ -59,7 +59,7 @@ class SubsliceIndex:
         return tuple(self._grant(need, group, unit, place) for group, (unit, place) in enumerate(parts))
 
     def _parts(self, need: Need, avoid: int) -> list[tuple[str, Place]] | None:
-        shut = [self._names[rank] for rank in bits(avoid)]
+        shut = [name for name, bit in self._bits.items() if bit & avoid] if avoid else []
         if need.count == 1:
             part = self._cuts.fit(need.form, shut)
             return None if part is None else [part]
@@ -163,13 +163,17 @@ class SubsliceIndex:
         return self._cuts.fragmentation()
 
     def whole_free(self, avoid: int = 0) -> int:
-        """Units that are wholly free."""
-        return self._cuts.count(self.kind.topology)
+        """Units that are wholly free, and not in `avoid`."""
+        shut = sum(1 for name in self._units if self._bits[name] & avoid and self._whole(name)) if avoid else 0
+        return self._cuts.count(self.kind.topology) - shut
+
+    def _whole(self, name: str) -> bool:
+        return self._cuts.free[name] == self.kind.grid.full
 
     def content(self, now: float = 0.0) -> object:
         """Free blocks by unit, what is coming, and what forecasts know."""
         free = sorted(self._cuts.free.items(), key=lambda item: natural(item[0]))
-        return free, self.free, sorted(self._coming.items()), self._ends.content()
+        return free, self.free, sorted(self._coming.items()), self._ends.content(now)
 
 
 def matches(pool: Pool, part: Part) -> bool:

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Iterator
-from heapq import heappop, heappush
+from heapq import heapify, heappop, heappush
 from typing import Protocol
 
 from stellwerk.scheduling.state import WorkloadState
@@ -35,6 +35,10 @@ class Line(Protocol):
 
     def leave(self, workload: WorkloadState) -> None:
         """The workload no longer waits, or not here."""
+        ...
+
+    def move(self, workload: WorkloadState, key: float) -> None:
+        """A workload in the line has another key."""
         ...
 
     def first(self) -> WorkloadState | None:
@@ -71,6 +75,12 @@ class HeapLine:
     def leave(self, workload: WorkloadState) -> None:
         """The workload no longer waits; its phase or its attempts say so."""
         self.size -= 1
+
+    def move(self, workload: WorkloadState, key: float) -> None:
+        """A workload in the line has another key; this walks the line."""
+        self._heap = [entry for entry in self._heap if entry[3] is not workload]
+        self._heap.append((key, workload.order, len(workload.attempts), workload))
+        heapify(self._heap)
 
     def first(self) -> WorkloadState | None:
         """Who is to be served first."""
@@ -145,6 +155,9 @@ class AgeLine:
             self._orders, self._items, self._head = [], [], 0
         elif len(self._orders) > 64 and self.size * 4 < len(self._orders):
             self._compact()
+
+    def move(self, workload: WorkloadState, key: float) -> None:
+        """Age alone orders this line."""
 
     def first(self) -> WorkloadState | None:
         """Who is to be served first."""

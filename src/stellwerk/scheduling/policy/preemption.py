@@ -29,6 +29,9 @@ from stellwerk.scheduling.state import WorkloadState
 GRACE = 30.0
 """Seconds that a preempted attempt has to save a checkpoint."""
 
+PAUSE = 60.0
+"""Seconds after which others are stopped again for a workload that could not start when they had been."""
+
 Fits = Callable[[], bool]
 
 
@@ -64,6 +67,8 @@ def make_room(book: Book, found: WaitClass, workload: WorkloadState, victims: li
     enough."""
     if workload.key in book.claims:
         return True
+    if workload.made_room is not None and book.state.now < workload.made_room + PAUSE:
+        return False
 
     def enough() -> bool:
         return fits() and _memory_allows(book, found)
@@ -93,6 +98,7 @@ def make_room(book: Book, found: WaitClass, workload: WorkloadState, victims: li
         stop(book, victim, "preempted", GRACE)
         victim.stop_for = workload.key
         book.claims[workload.key] = book.claims.get(workload.key, 0) + 1
+        workload.made_room = book.state.now
     return bool(chosen)
 
 
@@ -112,8 +118,12 @@ def reclaim(book: Book, found: WaitClass, workload: WorkloadState) -> bool:
     account, cohort = found.account, found.account.cohort
     if workload.key in book.claims:
         return True
+    if workload.made_room is not None and book.state.now < workload.made_room + PAUSE:
+        return False
+    if not queues.owns(found):
+        return False
     for accelerator, needed in found.shape.chips[0].items():
-        if accelerator not in account.quota or not queues.within(found, accelerator):
+        if accelerator not in account.quota:
             continue
         missing = needed - (queues.available(account, accelerator) or 0)
         borrowed = {each.name: queues.borrowed(each, accelerator) for each in cohort.accounts if each is not account}
@@ -128,7 +138,7 @@ def reclaim(book: Book, found: WaitClass, workload: WorkloadState) -> bool:
             missing -= chips
             borrowed[name] -= chips
     if workload.key in book.claims:
-        workload.reclaims = True
+        workload.reclaims, workload.made_room = True, book.state.now
         cohort.claimants[workload.key] = found
     return workload.reclaims
 

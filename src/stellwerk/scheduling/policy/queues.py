@@ -10,16 +10,25 @@ time
 
 So a queue that lent may have to wait until borrowers give back (or, where preemption is enabled, is given it at
 once).
-While such a queue waits within its own quota, nobody in its cohort borrows more; and a queue that has waited for
-quota
-longer than `PATIENCE` is not passed any more by later work of its own queue, nor by later borrowers.
+While such a queue waits within its own quota, nobody in its cohort borrows more; and a workload that has waited for
+quota longer than `PATIENCE` is not passed any more by later work of its own queue, nor by later borrowers.
+
+Nobody waits for each other in a circle: an owner is waited for only if no older work of its own queue holds it back, so
+what it waits for is chips that somebody holds, and all other waiting is for older work. While owners use all that is
+theirs, a workload that needs more than its queue's quota waits, and so does, after `PATIENCE`, later work of its queue.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
 from stellwerk.scheduling.index import Account, Shape, WaitClass
-from stellwerk.scheduling.model import Option, Queue, Reason
+from stellwerk.scheduling.model import Grant, Option, Queue, Reason
 from stellwerk.scheduling.state import State, WorkloadState
+
+if TYPE_CHECKING:
+    from stellwerk.scheduling.book import Book
 
 PATIENCE = 1800.0
 """Seconds after which a workload that waits for quota is not passed any more."""
@@ -67,7 +76,11 @@ def held_back(found: WaitClass, workload: WorkloadState, chips: dict[str, int], 
             return "cohort"
         borrows = held + needed > account.quota[accelerator]
         if borrows and any(
-            other.account is not account and accelerator in other.shape.chips[0] for other in cohort.claimants.values()
+            other.account is not account
+            and accelerator in other.shape.chips[0]
+            and owns(other)
+            and not _behind_its_own(other, accelerator, now)
+            for other in cohort.claimants.values()
         ):
             return "cohort"
         if cohort.parked and lent and _kept(found, workload, accelerator, borrows, now):
@@ -85,8 +98,10 @@ def _kept(found: WaitClass, workload: WorkloadState, accelerator: str, borrows: 
         first = other.line.first()
         if first is None or not _shares(other, {accelerator: 1}):
             continue
-        if borrows and other.account is not found.account and within(other, accelerator):
-            return True
+        if borrows and other.account is not found.account and owns(other):
+            if not _behind_its_own(other, accelerator, now):
+                return True
+            continue
         if (borrows or other.account is found.account) and _aged(other, workload, now):
             return True
     return False
@@ -98,16 +113,51 @@ def within(found: WaitClass, accelerator: str) -> bool:
     return 0 < needed <= account.quota.get(accelerator, 0) - account.held.get(accelerator, 0)
 
 
+def owns(found: WaitClass) -> bool:
+    """Whether the first option of a class stays within its queue's own quota of every accelerator."""
+    return all(within(found, name) for name in found.shape.chips[0] if name in found.account.quota)
+
+
+def owns_less(account: Account, grown: Iterable[str], grants: Iterable[Grant]) -> bool:
+    """Whether anybody of a queue that was just given `grants` is no owner any more because of them."""
+    given = sum(grant.chips for grant in grants)
+    claims = (each for each in account.cohort.claimants.values() if each.account is account)
+    for found in (*account.behind, *claims):
+        for name in grown:
+            left = account.quota.get(name, 0) - account.held.get(name, 0)
+            if left < found.shape.chips[0].get(name, 0) <= left + given:
+                return True
+    return False
+
+
 def borrowed(account: Account, accelerator: str) -> int:
     """Chips that a queue holds beyond its quota."""
     return max(0, account.held.get(accelerator, 0) - account.quota.get(accelerator, 0))
 
 
 def _aged(other: WaitClass, workload: WorkloadState, now: float) -> bool:
+    """Whether a class that waits for quota is not to be passed by `workload`."""
     first = other.line.first()
     if first is None or now - first.waiting_since < PATIENCE:
         return False
     return (other.rank, first.order) < (-workload.demand.priority, workload.order)
+
+
+def _behind_its_own(other: WaitClass, accelerator: str, now: float) -> bool:
+    """Whether older work of its own queue, which has waited too long, may hold a class back."""
+    account, first = other.account, other.line.first()
+    return first is not None and any(
+        each is not other and _shares(each, {accelerator: 1}) and _aged(each, first, now)
+        for each in (*account.classes, *account.parked, *account.behind)
+    )
+
+
+def patience_over(book: Book, workload: WorkloadState) -> None:
+    """The first of a class may have waited for too long: the others of its cohort may have another answer."""
+    found = book.class_of(workload.demand)
+    late = book.state.now >= workload.waiting_since + PATIENCE
+    if late and found.account.quota and found.line.first() is workload:
+        book.ask_cohort(found.account.cohort, len(found.account.cohort.parked))
 
 
 def _shares(other: WaitClass, chips: dict[str, int]) -> bool:

@@ -18,12 +18,10 @@ back.
 
 from __future__ import annotations
 
-from math import sqrt
-
 from stellwerk.scheduling.book import Book
-from stellwerk.scheduling.index import Entry, Lane
-from stellwerk.scheduling.policy import preemption
-from stellwerk.scheduling.policy.rules import AGEING, remaining
+from stellwerk.scheduling.index import Entry, Lane, WaitClass
+from stellwerk.scheduling.policy import fallback, preemption, queues
+from stellwerk.scheduling.policy.rules import area_key, old_at, remaining
 from stellwerk.scheduling.state import WorkloadState
 
 
@@ -33,7 +31,16 @@ def key_now(workload: WorkloadState, now: float) -> float:
     It is never above the key that the workload would wait with, so nobody who is stopped stops in turn who stopped it.
     """
     left = remaining(workload) - (now - workload.attempts[-1].began)
-    return max(1.0, left) * sqrt(workload.demand.options[0].chips) + AGEING * workload.submitted
+    return area_key(workload, max(1.0, left), now)
+
+
+def grown_old(book: Book, workload: WorkloadState) -> None:
+    """A waiting workload may have become old: give it its new place."""
+    found = book.class_of(workload.demand)
+    if book.state.now >= old_at(workload) and workload.key not in book.held:
+        found.line.move(workload, book.place_of(found, workload)[2])
+        book.refresh(found)
+        book.ask(found)
 
 
 def serve(book: Book, lane: Lane) -> None:
@@ -43,13 +50,12 @@ def serve(book: Book, lane: Lane) -> None:
     book.serving = lane
     tried: set[int] = set()
     while (entry := _next(lane, tried)) is not None:
-        found, first = entry[4], entry[5]
         if claimant(book, lane, entry[:4]) is not None:
             return
-        if offer(book, found, first) != "blocked":
+        if offer(book, entry[4], entry[5]) != "blocked":
             continue
-        tried.add(id(found))
-        if found.shape.simple is not None and _displace(book, lane, entry):
+        tried.add(id(entry[4]))
+        if _displace(book, lane, entry):
             return
 
 
@@ -71,12 +77,24 @@ def claimant(book: Book, lane: Lane, place: tuple[float, ...]) -> WorkloadState 
 
 
 def _displace(book: Book, lane: Lane, entry: Entry) -> bool:
-    now, key = book.state.now, entry[2]
-    running = [each for each in preemption.holders(book, [lane]) if each.phase in ("starting", "running")]
+    """Stop those with larger keys for a blocked workload, in all lanes where it could stand."""
+    now, found, first = book.state.now, entry[4], entry[5]
+    running = [each for each in preemption.holders(book, found.shape.lanes) if each.phase in ("starting", "running")]
     keys = {each.key: (-each.demand.priority, key_now(each, now)) for each in running}
-    larger = [each for each in running if keys[each.key] > (entry[0], key)]
-    if not larger or entry[4].shape.simple is None:
+    larger = [each for each in running if keys[each.key] > (entry[0], entry[2])]
+    if not larger:
         return False
     larger.sort(key=lambda each: (keys[each.key], each.order), reverse=True)
-    need = entry[4].shape.simple[1]
-    return preemption.make_room(book, entry[4], entry[5], larger, lambda: lane.places.fits(need))
+    if (simple := found.shape.simple) is not None:
+        return preemption.make_room(book, found, first, larger, lambda: lane.places.fits(simple[1]))
+    return any(
+        preemption.make_room(book, found, first, larger, _placed(book, found, first, index))
+        for index in fallback.open_options(found, first, now)
+        if not queues.blocked(found, first, index, now)
+    )
+
+
+def _placed(book: Book, found: WaitClass, workload: WorkloadState, index: int) -> preemption.Fits:
+    from stellwerk.scheduling.dispatch import propose
+
+    return lambda: propose(book, found, workload, index, ask=True) is not None
