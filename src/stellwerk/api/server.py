@@ -229,7 +229,7 @@ async def submit(site: _At, body: Submission) -> Json:
 async def workloads(site: _At, ended: bool = False, name: str | None = None) -> list[Json]:
     """Living workloads with what is expected of them, or those that have ended."""
     controller = site.controller
-    found = {} if ended else await controller.outlooks.of_all(controller.state, controller.clock.now())
+    found = None if ended else await controller.outlooks.of_all(controller.state, controller.clock.now())
     return views.listing(controller.state, ended=ended, name=name, outlooks=found)
 
 
