@@ -96,11 +96,11 @@ def test_what_failed_teaches_nothing(tmp_path: Path) -> None:
     async def story() -> None:
         site = Site(tmp_path)
         await site.open()
-        for _ in range(ENOUGH):
-            key = await site.submit("turn", runtime="1h")
+        keys = [await site.submit(f"turn{number}", runtime="1h") for number in range(ENOUGH)]
+        for key in keys:
             site.run(key)
             site.end(key, "failed", "user-error")
-        demand = site.controller.state.workloads[key].demand
+        demand = site.controller.state.workloads[keys[0]].demand
         assert not site.controller.outlooks.history.knows(demand, 0)
         await site.controller.close()
 

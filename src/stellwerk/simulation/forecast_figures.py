@@ -8,7 +8,7 @@ before p90.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -81,7 +81,7 @@ def error(each: Judged) -> float | None:
     return None if each.p50 is None else abs(each.p50 - each.wait)
 
 
-def _share(found: Sequence[Judged], tolerance: Any) -> float | None:
+def _share(found: Sequence[Judged], tolerance: Callable[[Judged], float]) -> float | None:
     errors = [(error(each), tolerance(each)) for each in found]
     return sum(off is not None and off <= most for off, most in errors) / len(found) if found else None
 
