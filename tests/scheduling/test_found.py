@@ -175,3 +175,16 @@ def test_who_waits_for_a_claim_is_asked_again_when_the_claim_is_over() -> None:
     assert (site.phase("o"), phases) == ("running", ["running", "waiting"])
     site.finish("o")
     assert (site.phase("x"), site.phase("y")) == ("running", "running")
+
+
+def test_several_roles_pass_smaller_work_that_cannot_start_where_it_waits() -> None:
+    """Under `sjf` with preemption who is blocked blocks nobody, also not in a pool that is not being served."""
+    site = Site(slices(2), nodes(1, minimum=0, provision=50.0))
+    site.tell(ev.FleetChanged(0.0, Fleet((slices(2), nodes(1, minimum=0)), policy="sjf", preempt=True)))
+    site.obey()
+    site.tell(ev.HostChanged(0.0, "v6e-1", 1, 0, False))
+    site.submit(demand("pair", tpu(2), runtime=5.0))
+    site.submit(demand("roles", Option("roles", (ACTOR, LEARNER)), runtime=400.0))
+    node = next(order for order in site.orders if isinstance(order, ProvisionUnit))
+    site.tell(ev.UnitAppeared(1.0, node.pool, node.unit, node.incarnation))
+    assert (site.phase("pair"), site.phase("roles")) == ("waiting", "starting")

@@ -35,22 +35,6 @@ def option(book: Book, found: WaitClass, workload: WorkloadState, index: int, op
         return (memory,)
     if opens > now:
         return (reasons.not_open(opens, now, workload.demand.options[0].short),)
-    return _claimed(book, found, workload, index)
-
-
-def _claimed(book: Book, found: WaitClass, workload: WorkloadState, index: int) -> tuple[Reason, ...]:
-    """Room is being made for somebody who comes before."""
-    if not book.claims or not found.skips:
-        return ()
-    place = book.place_of(found, workload)
-    for part in found.shape.plans[index]:
-        others = [(lane, sjf.claimant(book, lane, place)) for lane, _ in part]
-        if all(other is not None for _, other in others):
-            return tuple(
-                reasons.reserved(lane.pool, other.demand.name, None, book.state.now, (("pool", lane.pool.name),))
-                for lane, other in others
-                if other is not None
-            )
     return ()
 
 
@@ -113,6 +97,9 @@ def _short_of(
     free = lane.places.whole_free()
     numbers = (("pool", lane.pool.name), ("needed", need.units), ("free", free), ("units", len(units)))
     if lane.places.fits(need):
+        claims = sjf.claimant(book, lane, book.place_of(found, workload)) if found.skips else None
+        if claims is not None:  # room is being made for somebody who comes before
+            return reasons.reserved(lane.pool, claims.demand.name, None, book.state.now, numbers)
         return _reserved(book, lane, numbers)
     return _missing(book, lane, need, numbers, free)
 

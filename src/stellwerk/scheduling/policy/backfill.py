@@ -24,7 +24,7 @@ from stellwerk.scheduling.book import Book
 from stellwerk.scheduling.index import Lane, Reservation, Shape, WaitClass
 from stellwerk.scheduling.order import Entry
 from stellwerk.scheduling.placement.index import INF, Forecast
-from stellwerk.scheduling.policy import fallback
+from stellwerk.scheduling.policy import fallback, sjf
 from stellwerk.scheduling.policy.rules import remaining
 from stellwerk.scheduling.state import WorkloadState
 
@@ -45,8 +45,10 @@ def kept(book: Book, lane: Lane, found: WaitClass, workload: WorkloadState, opti
         return 0
     if top[:4] > book.place_of(found, workload):
         return 0
+    if found.skips:
+        return EVERYTHING if sjf.claimant(book, lane, book.place_of(found, workload)) is not None else 0
     if not found.backfills:
-        return 0 if found.skips and (ask or lane is book.serving) else EVERYTHING
+        return EVERYTHING
     if book.claims and top[5].key in book.claims:
         return EVERYTHING
     reserved = standing(book, lane, top) if ask else promised(book, lane)
