@@ -1,9 +1,7 @@
 """The state and its indexes, changed together: the only place where either changes.
 
-A `Book` knows no policy: it enters workloads in lines, books grants and returns, and marks the lanes whose answers
-may
-have changed (`dirty`) or whose size may have to (`sized`). Everything in it but `state` can be made anew from the
-state.
+A `Book` knows no policy: it enters workloads in lines, books grants and returns, and marks the lanes whose answers may
+have changed (`dirty`) or whose size may have to (`sized`). Everything in it but `state` can be made anew from that.
 """
 
 from __future__ import annotations
@@ -17,11 +15,11 @@ from stellwerk.scheduling.index import Account, Cohort, Lane, WaitClass
 from stellwerk.scheduling.model import NO_LIMITS, Demand, Grant
 from stellwerk.scheduling.order import Entry, EntryOrder, Order, ShareOrder, Standings
 from stellwerk.scheduling.placement.index import INF, make
-from stellwerk.scheduling.placement.units import natural
 from stellwerk.scheduling.policy import fairshare, queues
 from stellwerk.scheduling.policy.rules import RULES, Rules, by_share, remaining, rules_for
-from stellwerk.scheduling.state import Attempt, State, UnitState, WorkloadState
-from stellwerk.scheduling.timers import Timers, notice
+from stellwerk.scheduling.state import Attempt, State, WorkloadState
+from stellwerk.scheduling.timers import Timers
+from stellwerk.scheduling.units import Units
 
 MOST_UNPARKED = 64
 """Classes of a cohort that are looked at again when one of its queues gives chips back."""
@@ -32,7 +30,7 @@ _Start = twin(StartAttempt)
 Hook = Callable[["Book", WorkloadState], None]
 
 
-class Book:
+class Book(Units):
     """State and indexes of one scheduler; `out` collects the orders of the event that is being handled, `over`
     the workloads that ended by it."""
 
@@ -87,19 +85,16 @@ class Book:
         self.memory = state.fleet.memory
         self.claim: Entry | None = None
         self.waiting: dict[str, WorkloadState] = {}
-        self.members: dict[str, dict[str, UnitState]] = {name: {} for name in state.pools}
-        self.attention: dict[str, None] = {}
-        self.meant: dict[str, dict[str, None]] = {}
-        self.abandoned: dict[str, None] = {}
+        self.members = {name: {} for name in state.pools}
+        self.attention, self.meant, self.abandoned = {}, {}, {}
         self.claims: dict[str, int] = {}
         self.lifted: dict[str, None] = {}
         self.flexible: dict[str, WorkloadState] = {}
         self.held: dict[str, WorkloadState] = {}
         for pool in state.pools.values():
             self.chips_total[pool.accelerator] = self.chips_total.get(pool.accelerator, 0) + pool.maximum * pool.chips
-        self.dirty: dict[Lane, None] = dict.fromkeys(self.lanes.values())
-        self.sized: dict[Lane, None] = dict.fromkeys(self.lanes.values())
-        self._enter_units()
+        self.dirty, self.sized = dict.fromkeys(self.lanes.values()), dict.fromkeys(self.lanes.values())
+        self.enter_units()
         self._enter_attempts()
         self._building = False
         for name, cool in state.cool_downs.items():
@@ -113,10 +108,6 @@ class Book:
         asked = self.tracking or self.accounted or self.preempts or self.state.fleet.memory is not None
         steady = all(lane.counts is not None and not lane.elastic for lane in self.lanes.values())
         return steady and not asked and all(unit.meant is None for unit in self.state.units.values())
-
-    def _enter_units(self) -> None:
-        for name in sorted(self.state.units, key=natural):
-            self.unit_changed(self.state.units[name])
 
     def _enter_attempts(self) -> None:
         live = [workload for workload in self.state.workloads.values() if workload.phase != "ended"]
@@ -216,7 +207,7 @@ class Book:
         if found.backfills:
             found.shape.order.put(made, entry, len(found.shape.active))
         for lane in found.shape.lanes:
-            if lane.order.put(made, entry, lane.classes) and entry is not None and lane is not self.serving:
+            if lane.put(made, entry) and entry is not None and lane is not self.serving:
                 self.dirty[lane] = None
         if entry is not None:
             self._claim_over(found)
@@ -478,7 +469,11 @@ class Book:
         for grant in grants:
             accelerator = parts[grant.role]
             before = held.get(accelerator, 0)
-            held[accelerator] = after = before + sign * grant.chips
+            after = before + sign * grant.chips
+            if after:
+                held[accelerator] = after
+            else:
+                held.pop(accelerator, None)
             if accelerator in account.guaranteed:
                 own = account.guaranteed[accelerator]
                 lent = max(0, after - own) - max(0, before - own)
@@ -523,54 +518,3 @@ class Book:
             self.settle(workload)
         if self.forget:
             del self.state.workloads[workload.demand.key]
-
-    # Units
-
-    def touch(self, lane: Lane) -> None:
-        """The answers of a lane, and its size, may have changed."""
-        self.dirty[lane] = self.sized[lane] = lane.blocked = None
-
-    def mean(self, unit: UnitState, key: str | None) -> None:
-        """A unit is made for the workload `key`, or for nobody any more."""
-        if unit.meant is not None:
-            units = self.meant[unit.meant]
-            del units[unit.name]
-            if not units:
-                del self.meant[unit.meant]
-        unit.meant = key
-        if key is not None:
-            self.meant.setdefault(key, {})[unit.name] = None
-
-    def unit_changed(self, unit: UnitState) -> None:
-        """Tell the indexes of a unit that is new, or whose health or incarnation has changed."""
-        lane = self.lanes.get(unit.pool)
-        if unit.meant is not None and unit.name not in self.meant.get(unit.meant, ()):
-            self.meant.setdefault(unit.meant, {})[unit.name] = None
-        if unit.phase != "up" or unit.leaving or lane is None:
-            self.attention[unit.name] = None
-        if lane is None:
-            return
-        self.members[unit.pool][unit.name] = unit
-        if (lifetime := lane.pool.lifetime) is not None:
-            at = unit.since + lifetime - notice(lifetime)
-            self.timers.set(("unit", unit.name), at if unit.phase == "up" and not unit.leaving else None)
-        if unit.phase == "up" and not unit.leaving:
-            lane.places.put(unit)
-        elif unit.phase in ("provisioning", "recycling"):
-            lane.places.expect(unit.name, unit.since + lane.pool.provision)
-        else:
-            lane.places.drop(unit.name)
-        self.touch(lane)
-
-    def unit_gone(self, unit: UnitState) -> None:
-        """The unit is no more."""
-        if unit.meant is not None:
-            self.mean(unit, None)
-        del self.state.units[unit.name]
-        self.attention.pop(unit.name, None)
-        self.timers.due.pop(("unit", unit.name), None)
-        lane = self.lanes.get(unit.pool)
-        if lane is not None:
-            self.members[unit.pool].pop(unit.name, None)
-            lane.places.drop(unit.name)
-            self.touch(lane)

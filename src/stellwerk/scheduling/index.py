@@ -34,6 +34,7 @@ class Lane:
         "classes",
         "counts",
         "elastic",
+        "named",
         "number",
         "order",
         "places",
@@ -48,6 +49,8 @@ class Lane:
         self.counts = places if isinstance(places, CountIndex) else None
         self.active: dict[Shape, None] = {}
         self.classes = 0
+        self.named = 0
+        """All lower numbers are names of units that there are."""
         self.aside: dict[WaitClass, None] = {}
         self.elastic = pool.minimum < pool.maximum or pool.buffer > 0
         self.blocked: Reservation | None = None
@@ -55,6 +58,12 @@ class Lane:
     def entered(self) -> list[WaitClass]:
         """The classes that wait here, in no order, but for those that are set aside."""
         return [found for shape in self.active for found in shape.active if found not in self.aside]
+
+    def put(self, entry: Entry, before: Entry | None) -> bool:
+        """A class has a new place; whether who is first has changed."""
+        if self.aside:
+            self.aside.pop(entry[4], None)
+        return self.order.put(entry, before, self.classes)
 
     def set_aside(self, entry: Entry) -> None:
         """The first does not want this lane now."""
@@ -65,7 +74,7 @@ class Lane:
         """Those who were set aside are asked again."""
         for found in self.aside:
             if found.entry is not None:
-                self.order.put(found.entry, None, self.classes)
+                self.order.put(found.current(), None, self.classes)
         self.aside.clear()
 
 

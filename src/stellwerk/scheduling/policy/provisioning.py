@@ -214,9 +214,9 @@ def mend(book: Book) -> None:
 
 def provision(book: Book, lane: Lane, meant: str | None) -> None:
     """A new unit under the lowest free name."""
-    state, pool, index = book.state, lane.pool, 0
-    while (name := f"{pool.name}-{index}") in state.units:
-        index += 1
+    state, pool = book.state, lane.pool
+    while (name := f"{pool.name}-{lane.named}") in state.units:
+        lane.named += 1
     incarnation = state.incarnations.get(name, 0) + 1
     state.incarnations[name] = incarnation
     unit = UnitState(name, pool.name, incarnation, "provisioning", pool.chips, pool.hosts, state.now)
