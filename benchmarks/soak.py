@@ -131,7 +131,7 @@ class Soak:
         (self.home.parent / "fleet.yaml").write_text(FLEET)
         self.up()
         while sum(self.done.values()) < self.kills:
-            while len(self.listing("ls")) < workloads:
+            for _ in range(workloads - len(self.listing("ls"))):
                 self.submit()
             time.sleep(self.rng.uniform(0.0, 3.0))
             self.kill_one()
