@@ -37,6 +37,9 @@ SAMPLES = 20
 LEAST = 5
 """Futures that are drawn at least when the number of events is limited; then each ends after its part of them."""
 
+MANY = 8
+"""Waiting classes from which on events are counted as dearer: work that may pass is looked for in all of them."""
+
 COPIES = 8
 """Workloads whose copies cost as much as one event."""
 
@@ -111,9 +114,10 @@ def draws(
     places, handled = _Places(look.seed), 0
     state, front = front_of(scheduler, look.waiting)
     copying = len(state.workloads) // COPIES
-    most = None if look.events is None else max(look.events // LEAST - copying, look.events // LEAST // 4, 1)
+    events = None if look.events is None else look.events // (1 + (_classes(scheduler) // MANY) ** 2)
+    most = None if events is None else max(1, events // LEAST)
     for sample in range(look.samples if asked else 0):
-        if sample >= LEAST and handled >= (look.events or INF):
+        if sample >= LEAST and events is not None and handled >= events:
             break
         if sample >= 2 and handled >= (look.enough or INF):
             break
@@ -125,6 +129,11 @@ def draws(
             starts.append(future.starts.get(key, INF))
             ends.append(future.ends.get(key, INF))
     return drawn
+
+
+def _classes(scheduler: Scheduler) -> int:
+    """How many classes wait."""
+    return len({id(scheduler.book.class_of(workload.demand)) for workload in scheduler.book.waiting.values()})
 
 
 def front_of(scheduler: Scheduler, most: int | None) -> tuple[State, Front]:
