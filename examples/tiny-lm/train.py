@@ -30,10 +30,9 @@ def train(config: dict[str, Any]) -> dict[str, Any]:
 
     logging.getLogger("absl").setLevel(logging.WARNING)  # orbax tells much
     me: Context = config["context"]
-    jax.config.update("jax_compilation_cache_dir", str(me.checkpoint_dir.absolute() / "compiled"))
-    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     folder = me.checkpoint_dir.absolute()
     jax.config.update("jax_compilation_cache_dir", str(folder / "compiled"))  # a later attempt starts faster
+    jax.config.update("jax_persistent_cache_min_compile_time_secs", 0.0)
     steps, first_host = config["steps"], jax.process_index() == 0
     shape, mesh = model.Shape(), model.make_mesh()
     rows = max(16, mesh.shape["data"])

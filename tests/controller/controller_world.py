@@ -15,9 +15,10 @@ from typing import Any
 from stellwerk.backends.protocol import Launch, LiveAttempt, Report
 from stellwerk.controller.clock import Timer
 from stellwerk.controller.loop import Controller
-from stellwerk.scheduling.commands import Command, ProvisionUnit, RecycleUnit, ReleaseUnit, StopAttempt
+from stellwerk.scheduling.commands import Command, ProvisionUnit, RecycleUnit, ReleaseUnit, ResizeAttempt, StopAttempt
 from stellwerk.scheduling.events import (
     AttemptEnded,
+    AttemptResized,
     AttemptStarted,
     CheckpointReported,
     Event,
@@ -97,6 +98,7 @@ class World:
     started: set[Key] = field(default_factory=set)
     over: set[Key] = field(default_factory=set)
     launches: Counter[Key] = field(default_factory=Counter)
+    resizes: Counter[Key] = field(default_factory=Counter)
     succeeded: Counter[str] = field(default_factory=Counter)
     units: dict[str, int] = field(default_factory=dict)
     outbox: list[Event] = field(default_factory=list)
@@ -106,9 +108,19 @@ class World:
             return
         self.launches[key] += 1
         assert not self.succeeded[key[0]], "a workload that has succeeded is run again"
+        self._hold(key, grants)
+
+    def resize(self, key: Key, number: int, grants: tuple[Grant, ...]) -> None:
+        if key in self.live and number > self.resizes[key]:
+            self.resizes[key] = number
+            self._hold(key, grants)
+            self.outbox.append(AttemptResized(self.clock.now(), *key, resize=number))
+
+    def _hold(self, key: Key, grants: tuple[Grant, ...]) -> None:
+        others = {grant.unit for other, held in self.live.items() if other != key for grant in held}
         for grant in grants:
             assert self.units.get(grant.unit) == grant.incarnation, "an attempt on a unit that is not there"
-            assert all(grant.unit not in {g.unit for g in held} for held in self.live.values()), "a unit is held twice"
+            assert grant.unit not in others, "a unit is held twice"
         self.live[key] = grants
 
     def start(self, key: Key) -> None:
@@ -155,6 +167,8 @@ class WorldBackend:
                     world.end((workload, attempt), "stopped", command.cause)
                 else:
                     world.outbox.append(AttemptEnded(now, workload, attempt, "failed", "infrastructure"))
+            case ResizeAttempt(workload=workload, attempt=attempt):
+                world.resize((workload, attempt), command.resize, command.grants)
             case ProvisionUnit() | RecycleUnit():
                 assert not any(g.unit == command.unit for held in world.live.values() for g in held)
                 world.units[command.unit] = command.incarnation

@@ -20,7 +20,7 @@ from stellwerk.scheduling.codec import canonical
 from stellwerk.scheduling.state import State
 
 _ACTIONS = st.one_of(
-    st.tuples(st.just("submit"), st.sampled_from(["tpu-v6e:4x4", "tpu-v6e:4x4*2"])),
+    st.tuples(st.just("submit"), st.sampled_from(["tpu-v6e:4x4", "tpu-v6e:4x4*2", "tpu-v6e:4x4*1..2"])),
     st.tuples(st.just("stop"), st.integers(0, 5)),
     st.tuples(st.just("start"), st.integers(0, 3)),
     st.tuples(st.just("save"), st.integers(0, 3)),

@@ -10,7 +10,7 @@ from stellwerk.backends.protocol import LiveAttempt
 from stellwerk.controller.log import Declared, Log
 from stellwerk.controller.loop import Controller
 from stellwerk.controller.recovery import reconcile, recover
-from stellwerk.scheduling.commands import ProvisionUnit, StartAttempt, StopAttempt
+from stellwerk.scheduling.commands import ProvisionUnit, ResizeAttempt, StartAttempt, StopAttempt
 from stellwerk.scheduling.events import AttemptEnded, FleetChanged, StopRequested, Submitted
 from stellwerk.scheduling.model import Demand, Fleet, Option, Part, Pool
 
@@ -132,6 +132,22 @@ def test_units_under_way_are_ordered_again(tmp_path: Path, world: World) -> None
         controller.take([FleetChanged(0.0, FLEET), Submitted(0.0, DEMAND)])
         commands, _ = reconcile(controller.state, [], 1.0)
         assert commands == [ProvisionUnit("trillium", "trillium-0", 1)]
+        await controller.close()
+
+    asyncio.run(story())
+
+
+def test_a_resize_without_an_answer_is_ordered_again(tmp_path: Path, world: World) -> None:
+    async def story() -> None:
+        controller, backend = await _running(tmp_path, world)
+        world.start(("k", 1))
+        backend.flush()
+        attempt = controller.state.workloads["k"].attempts[0]
+        attempt.resizes = 3
+        commands, events = reconcile(controller.state, [LiveAttempt("k", 1)], 1.0)
+        assert (commands, events) == ([ResizeAttempt("k", 1, 3, attempt.grants)], [])
+        attempt.settled = 3
+        assert reconcile(controller.state, [LiveAttempt("k", 1)], 1.0) == ([], [])
         await controller.close()
 
     asyncio.run(story())

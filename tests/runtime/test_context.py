@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from stellwerk import runtime
 from stellwerk.runtime import Context, current
-from stellwerk.runtime.context import VARIABLE
+from stellwerk.runtime.context import UNIT_VARIABLE, VARIABLE
 
 TPU_VARIABLES = ("TPU_TOPOLOGY", "TPU_ACCELERATOR_TYPE", "TPU_WORKER_HOSTNAMES", "MEGASCALE_NUM_SLICES")
 
@@ -246,3 +246,50 @@ def test_name_outside(outside: pytest.MonkeyPatch, argv: list[str], name: str) -
 def test_checkpoint_folder_from_the_environment(outside: pytest.MonkeyPatch, tmp_path: Path) -> None:
     outside.setenv("STELLWERK_CHECKPOINT_DIR", str(tmp_path / "kept"))
     assert current().checkpoint_dir == tmp_path / "kept"
+
+
+def _allocate(tmp_path: Path, **changes: object) -> None:
+    told = {"resize": 3, "units": ["trillium-0"], "slices": 1, "hosts": 2, "chips": 8, "leaving": [], "deadline": None}
+    (tmp_path / "allocation.json").write_text(json.dumps(told | changes))
+
+
+@pytest.fixture
+def elastic(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    monkeypatch.setenv(VARIABLE, json.dumps(wire(tmp_path, allocation_file=str(tmp_path / "allocation.json"))))
+    return monkeypatch
+
+
+def test_an_elastic_attempt_sees_its_size_of_the_moment(tmp_path: Path, elastic: pytest.MonkeyPatch) -> None:
+    before = current()
+    assert (before.units, before.slices, before.leaving()) == (("trillium-0", "trillium-1"), 2, ())
+    _allocate(tmp_path)
+    after = current()
+    assert (after.units, after.slices, after.hosts, after.chips) == (("trillium-0",), 1, 2, 8)
+    assert (after.name, after.hosts_per_slice, before.slices) == ("tiny-lm", 2, 2)
+
+
+def test_only_hosts_of_units_that_go_should_stop(tmp_path: Path, elastic: pytest.MonkeyPatch) -> None:
+    _allocate(tmp_path, leaving=["trillium-1"], deadline=12.5)
+    me = current()
+    assert (me.leaving(), me.should_stop(), me.stop_deadline()) == (("trillium-1",), False, 12.5)
+    elastic.setenv(UNIT_VARIABLE, "trillium-1")
+    assert me.should_stop() and pickle.loads(pickle.dumps(me)).should_stop()
+    elastic.setenv(UNIT_VARIABLE, "trillium-0")
+    assert not me.should_stop()
+
+
+def test_letting_go_is_told_by_the_number_of_the_order(tmp_path: Path, elastic: pytest.MonkeyPatch) -> None:
+    me = current()
+    me.let_go()
+    _allocate(tmp_path)
+    me.let_go()
+    assert not (tmp_path / "released").exists()
+    _allocate(tmp_path, leaving=["trillium-1"])
+    me.let_go()
+    assert (tmp_path / "released").read_text() == "3"
+
+
+def test_nothing_leaves_outside(outside: pytest.MonkeyPatch) -> None:
+    me = current()
+    me.let_go()
+    assert me.leaving() == ()

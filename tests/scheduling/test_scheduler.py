@@ -106,7 +106,7 @@ def test_impossible_everywhere_ends_the_workload_with_the_figure() -> None:
 
 
 @pytest.mark.parametrize(
-    ("chips", "held"), [(2, [("h100-0", 2)]), (8, [("h100-0", 8)]), (12, [("h100-0", 8), ("h100-1", 4)])]
+    ("chips", "held"), [(2, [("h100-2", 2)]), (8, [("h100-0", 8)]), (12, [("h100-0", 8), ("h100-2", 4)])]
 )
 def test_gpus_take_whole_units_and_a_cell_for_what_is_left(chips: int, held: list[tuple[str, int]]) -> None:
     site = Site(nodes(3))
@@ -129,7 +129,19 @@ def test_cells_leave_the_least_free() -> None:
     site = Site(nodes(2))
     site.obey()
     site.submit(demand("a", gpus(6)), demand("b", gpus(4)), demand("c", gpus(2)))
-    assert site.state.workloads["c"].attempts[0].units == ("h100-0",)
+    assert site.state.workloads["c"].attempts[0].units == ("h100-1",)
+
+
+def test_of_equally_full_units_the_one_that_was_idle_last_is_cut() -> None:
+    site = Site(nodes(3))
+    site.obey()
+    site.submit(demand("a", gpus(8)), demand("b", gpus(8)), demand("c", gpus(8)))
+    site.obey()
+    for key, at in (("b", 1.0), ("c", 2.0), ("a", 3.0)):
+        site.now = at
+        site.finish(key)
+    site.submit(demand("d", gpus(5)), demand("e", gpus(5)), demand("f", gpus(5)), demand("g", gpus(1)))
+    assert site.state.workloads["g"].attempts[0].units == ("h100-0",)
 
 
 def test_roles_are_placed_together_or_not_at_all() -> None:

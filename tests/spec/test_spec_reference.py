@@ -7,7 +7,19 @@ from pathlib import Path
 
 import pytest
 
-from stellwerk.spec import CustomAccelerator, Fleet, Limits, Option, Pool, Queue, Role, UnitRange, Workload, check
+from stellwerk.spec import (
+    CustomAccelerator,
+    Fleet,
+    Limits,
+    Option,
+    Pool,
+    Queue,
+    Role,
+    SliceRange,
+    UnitRange,
+    Workload,
+    check,
+)
 from stellwerk.spec.wording import Declared, keys_of
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -27,7 +39,7 @@ def test_examples_load_without_a_warning(text: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("page", "models"),
     [
-        ("reference-workload.md", (Workload, Limits, Option, Role)),
+        ("reference-workload.md", (Workload, Limits, Option, Role, SliceRange)),
         ("reference-fleet.md", (Fleet, Pool, UnitRange, Queue, CustomAccelerator)),
     ],
 )

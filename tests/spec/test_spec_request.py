@@ -56,7 +56,7 @@ def test_short_forms(written: str, short: str, chips: int, hosts: int | None) ->
         ("v6f:4x4", 0, "unknown-accelerator", "did you mean tpu-v6e?"),
         ("v6e:4x5", 4, "illegal-topology", "did you mean 4x4?"),
         ("v6e:4x4*x", 8, "slices", "whole number"),
-        ("v6e:4x4*1..4", 8, "slices", "whole number"),
+        ("v6e:4x4*4..1", 8, "slices", "ends before"),
         ("v6e:4x4*0", 8, "wrong-value", "at least 1"),
         ("v6e:4x4@spt", 8, "market", "did you mean spot?"),
         ("v6e-8:4x4", 6, "topology", "counts 8 chips, but 4x4 has 16"),

@@ -10,6 +10,13 @@ from stellwerk.spec import describe, fleet_schema, load_fleet, load_workload, wo
 WORKLOAD = jsonschema.Draft202012Validator(workload_schema())
 WORKLOADS = [
     {"kind": "train", "entrypoint": "x.py", "options": ["tpu-v6e:4x4", "v6e:2x4*2@spot", "h100:16", "cpu:2"]},
+    {"kind": "train", "entrypoint": "x.py", "options": ["tpu-v6e:4x4*1..4@spot"]},
+    {
+        "kind": "job",
+        "entrypoint": "x",
+        "options": [{"accelerator": "v6e", "topology": "4x4", "slices": {"min": 1, "max": 4}}],
+    },
+    {"kind": "job", "entrypoint": "x", "options": [{"accelerator": "v6e", "topology": "4x4", "slices": "1..4"}]},
     {
         "kind": "job",
         "entrypoint": ["a", "b"],
@@ -42,6 +49,8 @@ WRONG = [
     {"kind": "job", "options": ["v6e"]},
     {"kind": "job", "options": ["v6e:4x4@spto"]},
     {"kind": "job", "options": [{"accelerator": "h100", "cuont": 4}]},
+    {"kind": "job", "options": ["v6e:4x4*1.4"]},
+    {"kind": "job", "options": [{"accelerator": "v6e", "topology": "4x4", "slices": {"min": 1}}]},
     {"kind": "job", "limits": {"wait": "soon"}},
     {"kind": "job", "env": {"A": 3}},
 ]
@@ -55,9 +64,14 @@ FLEET = {
             "provision": "9m",
         },
         {"name": "b", "accelerator": "p100", "chips": 8, "units": 80},
+        {"name": "c", "accelerator": "v6e", "topology": "4x4", "layout": "subslices", "units": 2},
+        {"name": "d", "accelerator": "v5p", "topology": "8x8x8", "layout": "torus", "units": 8},
+        {"name": "e", "accelerator": "v6e", "topology": "4x4", "market": "flex-start", "lifetime": "1d", "units": 2},
     ],
     "accelerators": {"p100": {"memory": "16GiB", "price": 1.46}},
-    "queues": {"a": {"quota": {"v6e": 4}, "borrow": 3, "lend": False}},
+    "queues": {"a": {"quota": {"v6e": 4}, "borrow": 3, "lend": False, "cohort": "x", "policy": "sjf"}},
+    "policy": "backfill",
+    "preempt": True,
 }
 
 
@@ -85,6 +99,8 @@ def test_fleets() -> None:
     validator.validate(load_fleet(FLEET).model_dump(mode="json"))
     with pytest.raises(jsonschema.ValidationError):
         validator.validate({**FLEET, "pols": []})
+    with pytest.raises(jsonschema.ValidationError):
+        validator.validate({"pools": [{**FLEET["pools"][2], "layout": "cubes"}]})
 
 
 def test_every_key_is_described() -> None:

@@ -315,13 +315,13 @@ async def plan(site: _At, body: Declaration) -> Json:
 
 async def fleet(site: _At) -> Json:
     """Pools, units, hosts and queues."""
-    return views.fleet(site.controller.state)
+    return views.fleet(site.controller.scheduler)
 
 
 async def put_fleet(site: _At, body: Declaration) -> Json:
     """Declare the fleet anew."""
     site.submissions.change_fleet(spec.load_fleet(body.declaration))
-    return views.fleet(site.controller.state)
+    return views.fleet(site.controller.scheduler)
 
 
 async def cost(site: _At, by: By = "workload", since: str | None = None) -> list[Json]:

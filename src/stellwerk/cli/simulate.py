@@ -34,7 +34,11 @@ def simulate(
     ],
     policy: Annotated[
         list[str] | None,
-        typer.Option(help="fifo, sjf, backfill or default; again to compare.", metavar="POLICY", show_default=False),
+        typer.Option(
+            help="fifo, sjf, backfill or default, the fleet's own unless said; again to compare.",
+            metavar="POLICY",
+            show_default=False,
+        ),
     ] = None,
     estimates: Annotated[
         str, typer.Option(help="What users say of durations: exact, user, or a range of factors (1-5).", metavar="E")
@@ -58,7 +62,7 @@ def simulate(
     """
     from stellwerk.simulation.submissions import Estimates
 
-    policies = [_policy(name) for name in policy or ["default"]]
+    policies = [_policy(name) for name in policy or []]
     try:
         guess = Estimates.parse(estimates)
     except ValueError as error:
@@ -96,11 +100,12 @@ def _outcomes(
     breaks = [
         load_failures(failures, frozenset(pool.name for pool in one.pools)) if failures else None for one in declared
     ]
-    names = _names(fleets, policies)
-    for (index, policy), name in zip(product(range(len(fleets)), policies), names, strict=True):
-        settings = Settings(policy, preempt, estimates, breaks[index], seed)
+    names = _names(fleets, policies or [declared[0].policy])
+    for (index, policy), name in zip(product(range(len(fleets)), policies or [None]), names, strict=True):
+        one = declared[index]
+        settings = Settings(policy or one.policy, preempt or one.preempt, estimates, breaks[index], seed)
         labels = {"fleet": fleets[index], "trace": trace, "failures": failures}
-        yield name, _replayed(declared[index], traces[index], settings, labels, name)
+        yield name, _replayed(one, traces[index], settings, labels, name)
 
 
 def _replayed(fleet: spec.Fleet, trace: Trace, settings: Settings, labels: dict[str, str | None], name: str) -> Outcome:

@@ -1,7 +1,8 @@
 """Bundles: a workload's folder as it was at submission, kept under the hash of its content.
 
-Every attempt runs from the bundle, so edits after the submission do not change it, and two submissions of the same
-folder share one copy. Content is hashed as it is copied, so a folder that changes meanwhile cannot pass for another.
+Every attempt runs in a copy of the bundle, so neither edits after the submission nor what another attempt writes
+change it, and two submissions of the same folder share one bundle. Content is hashed as it is copied, so a folder
+that changes meanwhile cannot pass for another.
 """
 
 from __future__ import annotations

@@ -17,7 +17,15 @@ from pathlib import Path
 from typing import Any, Literal
 
 from stellwerk.controller.times import rfc3339
-from stellwerk.scheduling.events import CheckpointReported, DrainNoticed, Event, HostChanged, Submitted, UnitGone
+from stellwerk.scheduling.events import (
+    AttemptResized,
+    CheckpointReported,
+    DrainNoticed,
+    Event,
+    HostChanged,
+    Submitted,
+    UnitGone,
+)
 from stellwerk.scheduling.state import Attempt, State, WorkloadState
 
 ItemKind = Literal["state", "progress", "checkpoint", "note"]
@@ -134,6 +142,9 @@ def _told(event: Event, workload: WorkloadState, thread: _Thread) -> Iterator[_T
             step = "" if event.step is None else f" at step {event.step}"
             data = {"uri": event.uri, "step": event.step, "attempt": event.attempt}
             yield "checkpoint", f"checkpoint{step}", data
+        case AttemptResized(workload=key) if key == workload.key and workload.live is not None:
+            units = list(workload.live.units)
+            yield "state", f"attempt {event.attempt} goes on with {', '.join(units)}", {"units": units}
         case HostChanged(up=False) | UnitGone() | DrainNoticed():
             attempt = workload.attempts[-1] if workload.attempts else None
             if attempt and attempt.finished is None and _holds(attempt, event.unit, event.incarnation):

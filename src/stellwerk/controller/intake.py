@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Protocol
 
-from stellwerk.scheduling.declared import demand, list_price, pool_of, queue_of
+from stellwerk.scheduling.declared import demand, fleet_of, list_price, pool_of
 from stellwerk.scheduling.model import Fleet, Option, Part, Pool
 
 if TYPE_CHECKING:
@@ -38,7 +38,7 @@ class Machine(Protocol):
         ...
 
     def footprint(self, accelerator: str, hosts: int, chips: int) -> int:
-        """Memory (bytes) that one unit of this kind in use takes."""
+        """Memory (bytes) that one unit in use takes; with no hosts or chips, what it takes besides them."""
         ...
 
     def memory(self) -> int | None:
@@ -68,9 +68,9 @@ def check_supported(workload: spec.Workload) -> None:
 
 def fleet(declared: spec.Fleet, machine: Machine) -> Fleet:
     """A declared fleet, played by `machine`."""
-    return Fleet(
+    return replace(
+        fleet_of(declared),
         pools=tuple(_pool(declared, pool, machine) for pool in declared.pools),
-        queues=tuple(queue_of(queue) for queue in declared.queues.values()),
         memory=machine.memory(),
         overhead=machine.overhead(),
     )
@@ -84,13 +84,17 @@ def grown(current: Fleet, options: Iterable[Option], machine: Machine) -> Fleet:
     if not new:
         return current
     pools = sorted((*current.pools, *new), key=lambda pool: pool.emulated)
-    return Fleet(tuple(pools), current.queues, machine.memory(), machine.overhead())
+    return replace(current, pools=tuple(pools), memory=machine.memory(), overhead=machine.overhead())
 
 
 def _pool(declared: spec.Fleet, pool: spec.Pool, machine: Machine) -> Pool:
     made = pool_of(declared, pool)
-    footprint = machine.footprint(made.accelerator, made.hosts, made.chips)
-    return replace(made, footprint=footprint, emulated=machine.emulates(made.accelerator, made.chips))
+    return replace(
+        made,
+        footprint=machine.footprint(made.accelerator, made.hosts, made.chips),
+        fixed=machine.footprint(made.accelerator, 1 if made.hosts == 1 else 0, 0),
+        emulated=machine.emulates(made.accelerator, made.chips),
+    )
 
 
 def _priced(pool: Pool) -> Pool:

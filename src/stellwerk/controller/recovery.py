@@ -5,6 +5,7 @@ out without an answer. So nothing is remembered about commands; each is derived 
 
 * an attempt that is live in the log and exists is adopted, and is told to stop again where it was being stopped;
 * one that does not exist was never launched while it is `starting`: it is launched, under the same number;
+* one that was being resized is told its size once more;
 * one that was running, or being stopped, and does not exist is over, and is reported as ended;
 * one that exists and is not live in the log is stopped;
 * units that are being made, rebuilt or given back are ordered so again, which backends do idempotently.
@@ -17,7 +18,15 @@ from collections.abc import Iterator, Sequence
 
 from stellwerk.backends.protocol import LiveAttempt
 from stellwerk.controller.loop import Controller
-from stellwerk.scheduling.commands import Command, ProvisionUnit, RecycleUnit, ReleaseUnit, StartAttempt, StopAttempt
+from stellwerk.scheduling.commands import (
+    Command,
+    ProvisionUnit,
+    RecycleUnit,
+    ReleaseUnit,
+    ResizeAttempt,
+    StartAttempt,
+    StopAttempt,
+)
 from stellwerk.scheduling.events import AttemptEnded, Event, Woke
 from stellwerk.scheduling.state import State, UnitState, WorkloadState
 
@@ -62,6 +71,8 @@ def reconcile(state: State, existing: Sequence[LiveAttempt], now: float) -> tupl
             commands.append(StartAttempt(workload.key, attempt.number, attempt.option, attempt.grants))
         elif not exists:
             events.append(_lost(workload, attempt.number, now))
+        if workload.phase in ("starting", "running") and attempt.settled != attempt.resizes:
+            commands.append(ResizeAttempt(workload.key, attempt.number, attempt.resizes, attempt.grants))
     strays = sorted(found, key=lambda stray: (stray.workload, stray.attempt))
     commands.extend(StopAttempt(stray.workload, stray.attempt, "infrastructure", 0.0) for stray in strays)
     commands.extend(command for unit in state.units.values() for command in _unit_orders(unit))

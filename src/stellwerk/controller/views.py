@@ -12,7 +12,9 @@ from typing import Any
 from stellwerk.controller.times import rfc3339
 from stellwerk.observe.ledger import By, Ledger
 from stellwerk.scheduling.model import Grant, Option, Pool, Queue
-from stellwerk.scheduling.placement.units import serves
+from stellwerk.scheduling.placement.index import PoolIndex
+from stellwerk.scheduling.placement.units import natural, serves
+from stellwerk.scheduling.scheduler import Scheduler
 from stellwerk.scheduling.state import Attempt, State, UnitState, WorkloadState
 
 Json = dict[str, Any]
@@ -54,7 +56,7 @@ def listed(state: State, workload: WorkloadState) -> Json:
         "option": option.short,
         "units": list(shown.units) if shown else [],
         "hosts": _hosts_held(shown) if shown else _hosts_asked(state, option),
-        "chips": option.chips,
+        "chips": sum(grant.chips for grant in shown.grants) if shown else option.chips,
         "submitted": rfc3339(workload.submitted),
         "started": rfc3339(next((a.running for a in workload.attempts if a.running is not None), None)),
         "finished": rfc3339(workload.finished),
@@ -79,18 +81,41 @@ def show(state: State, ledger: Ledger, workload: WorkloadState, now: float) -> J
     }
 
 
-def fleet(state: State) -> Json:
-    """All pools with their units, and all queues."""
+def fleet(scheduler: Scheduler) -> Json:
+    """All pools with their units and what is free of them, and all queues."""
+    state, lanes = scheduler.state, scheduler.book.lanes
+    placements = _placements(state)
     return {
-        "pools": [_pool(state, pool) for pool in state.pools.values()],
+        "pools": [_pool(state, pool, lanes[pool.name].places, placements) for pool in state.pools.values()],
         "queues": [_queue(queue) for queue in state.queues.values()],
+        "policy": state.fleet.policy,
+        "preempt": state.fleet.preempt,
         "memory": state.fleet.memory,
     }
 
 
 def _queue(queue: Queue) -> Json:
-    quota = dict(queue.quota or ())
-    return {"name": queue.name, "quota": quota, "weight": queue.weight, "borrow": queue.borrow, "lend": queue.lend}
+    """A queue; `borrow` is null where it may borrow all that is lent."""
+    return {
+        "name": queue.name,
+        "quota": dict(queue.quota or ()),
+        "weight": queue.weight,
+        "cohort": queue.cohort or None,
+        "borrow": queue.borrow,
+        "lend": queue.lend,
+        "policy": queue.policy,
+    }
+
+
+def _placements(state: State) -> dict[str, list[Json]]:
+    """What live attempts hold, by unit; `place` is where in the unit (or of which box of cubes), null for all of it."""
+    found: dict[str, list[Json]] = {}
+    for workload in state.workloads.values():
+        attempt = workload.live
+        for grant in attempt.grants + attempt.leaving if attempt else ():
+            held = {"workload": workload.demand.name, "place": grant.place or None, "chips": grant.chips}
+            found.setdefault(grant.unit, []).append(held)
+    return found
 
 
 def cost(state: State, ledger: Ledger, by: By, now: float, since: float = 0.0) -> list[Json]:
@@ -163,26 +188,34 @@ def _emulated(state: State, pools: set[str]) -> bool:
     return any(state.pools[name].emulated for name in pools if name in state.pools)
 
 
-def _pool(state: State, pool: Pool) -> Json:
+def _pool(state: State, pool: Pool, places: PoolIndex, placements: Mapping[str, list[Json]]) -> Json:
     units = [unit for unit in state.units.values() if unit.pool == pool.name]
     names: Mapping[str, str] = {key: workload.demand.name for key, workload in state.workloads.items()}
+    chips, shape = places.largest()
     return {
         "name": pool.name,
         "accelerator": pool.accelerator,
         "topology": pool.topology,
         "machine": pool.machine,
         "market": pool.market,
+        "layout": pool.layout,
         "price_per_hour": None if pool.price is None else pool.price * pool.chips,
         "price_per_chip_hour": pool.price,
         "chips": pool.chips,
         "minimum": pool.minimum,
         "maximum": pool.maximum,
+        "lifetime": pool.lifetime,
         "emulated": pool.emulated,
-        "units": [_unit(unit, names) for unit in sorted(units, key=lambda unit: (len(unit.name), unit.name))],
+        "free_chips": places.free,
+        "largest_free": {"chips": chips, "shape": shape} if chips else None,
+        "fragmentation": round(places.fragmentation(), 6),
+        "units": [
+            _unit(unit, names, placements.get(unit.name, [])) for unit in sorted(units, key=lambda u: natural(u.name))
+        ],
     }
 
 
-def _unit(unit: UnitState, names: Mapping[str, str]) -> Json:
+def _unit(unit: UnitState, names: Mapping[str, str], placements: list[Json]) -> Json:
     up = unit.hosts - len(unit.hosts_down) if unit.phase in ("up", "broken", "releasing") else 0
     return {
         "name": unit.name,
@@ -193,5 +226,6 @@ def _unit(unit: UnitState, names: Mapping[str, str]) -> Json:
         "chips": unit.chips,
         "free_chips": unit.free,
         "workloads": [names[key] for key in unit.held],
+        "placements": placements,
         "detail": unit.detail,
     }

@@ -2,7 +2,8 @@
 
 The backend describes the attempt in the environment variable `STELLWERK_CONTEXT` of every host, as one JSON object.
 Reports go to a file of JSON lines, which every process of the workload appends to; a drain notice is a file which
-the backend writes before it takes hosts away.
+the backend writes before it takes hosts away. What an elastic attempt holds changes while it runs: a file tells what
+it holds now, and what of it is about to be left.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ from typing import Any, SupportsFloat, cast
 from stellwerk.runtime.outside import description
 
 VARIABLE = "STELLWERK_CONTEXT"
+UNIT_VARIABLE = "STELLWERK_UNIT"
+"""On a host: the unit, or the part of a unit, that it belongs to."""
 
 _log = logging.getLogger("stellwerk.runtime")
 
@@ -30,7 +33,8 @@ class Context:
 
     `topology` is the shape of one slice, or None where there are no slices. `chips` counts the whole workload
     (for `cpu`, a chip is one CPU). `option` is the hardware in its short form. `emulated` says that the hardware is
-    played by this machine. `managed` is false outside Stellwerk.
+    played by this machine. `managed` is false outside Stellwerk. `units`, `slices`, `hosts` and `chips` are those of
+    the moment that `current()` was called; of an elastic workload they change.
     """
 
     name: str
@@ -49,6 +53,7 @@ class Context:
     managed: bool = True
     drain_file: Path | None = field(default=None, repr=False)
     reports_file: Path | None = field(default=None, repr=False)
+    allocation_file: Path | None = field(default=None, repr=False)
 
     @property
     def hosts_per_slice(self) -> int:
@@ -59,14 +64,34 @@ class Context:
         """Whether hosts are about to be taken away: save a checkpoint and leave, with an exit code other than 0.
 
         It reads the drain notice anew and may be asked at every step. Hosts may see the notice at slightly different
-        times; a loop with collectives has to agree on the answer before it acts on it.
+        times; a loop with collectives has to agree on the answer before it acts on it. Where an elastic workload goes
+        on and leaves some units, it is true on their hosts alone.
         """
-        return self.drain_file is not None and self.drain_file.exists()
+        return self._drained() or os.environ.get(UNIT_VARIABLE) in self.leaving()
 
     def stop_deadline(self) -> float | None:
-        """When the hosts will be gone, in epoch seconds; None without a drain notice or without a known time."""
-        deadline = _notice(self.drain_file).get("deadline")
+        """When the hosts will be gone, in epoch seconds; None without a notice or without a known time."""
+        deadline = _notice(self.drain_file if self._drained() else self.allocation_file).get("deadline")
         return float(deadline) if isinstance(deadline, int | float) else None
+
+    def leaving(self) -> tuple[str, ...]:
+        """The units of an elastic workload that are about to be taken away, while the rest stays; asked anew.
+
+        A part of a unit is named by its slice, as in `TPU_NAME`.
+        """
+        units = _notice(self.allocation_file).get("leaving")
+        return tuple(map(str, cast("list[Any]", units))) if isinstance(units, list) else ()
+
+    def let_go(self) -> None:
+        """Says that nothing runs on the units of `leaving()` any more, so that nobody waits for the deadline."""
+        notice = _notice(self.allocation_file)
+        if self.allocation_file is not None and notice.get("leaving"):
+            part = self.allocation_file.with_name(f".released.{os.getpid()}")
+            part.write_text(str(notice.get("resize")))
+            part.replace(self.allocation_file.with_name("released"))
+
+    def _drained(self) -> bool:
+        return self.drain_file is not None and self.drain_file.exists()
 
     def report(self, step: int | None = None, checkpoint: str | None = None, **metrics: SupportsFloat) -> None:
         """Tells how far the attempt is; `checkpoint` names one that is complete and can be resumed from.
@@ -106,6 +131,8 @@ def current() -> Context:
 def _context(data: Mapping[str, Any], *, managed: bool) -> Context:
     if not isinstance(data, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]: it comes from JSON
         raise TypeError(f"a JSON object is needed, not {type(data).__name__}")
+    allocation_file = _path_or_none({"allocation_file": None, **data}, "allocation_file")
+    data = {**data, **_allocated(allocation_file)}
     return Context(
         name=_text(data, "name"),
         attempt=_count(data, "attempt", least=1),
@@ -123,7 +150,14 @@ def _context(data: Mapping[str, Any], *, managed: bool) -> Context:
         managed=managed,
         drain_file=_path_or_none(data, "drain_file"),
         reports_file=_path_or_none(data, "reports_file"),
+        allocation_file=allocation_file,
     )
+
+
+def _allocated(path: Path | None) -> dict[str, Any]:
+    """What an attempt that was resized holds now; empty for one that never was."""
+    notice = _notice(path)
+    return {key: notice[key] for key in ("units", "slices", "hosts", "chips") if key in notice}
 
 
 def _text(data: Mapping[str, Any], key: str) -> str:

@@ -11,22 +11,22 @@ from collections.abc import Callable
 from typing import Any
 
 from stellwerk.scheduling import events as ev
+from stellwerk.scheduling import plain
 from stellwerk.scheduling.book import Book
 from stellwerk.scheduling.dispatch import arrived
 from stellwerk.scheduling.lifecycle import attempt_ended, end, stop
-from stellwerk.scheduling.policy import elastic, fallback, provisioning
+from stellwerk.scheduling.policy import elastic, fallback, lifetime, provisioning
 from stellwerk.scheduling.state import CoolDown, UnitState, WorkloadState
 
 
-def submitted(book: Book, event: ev.Submitted) -> None:
+def submitted(book: Book, event: ev.Submitted) -> bool:
     """A workload was declared: it starts at once if nobody waits before it, else it waits."""
     state, demand = book.state, event.demand
     if demand.key in state.workloads:
-        return
+        return True
     state.submissions += 1
-    workload = WorkloadState(demand, state.now, state.submissions, waiting_since=state.now)
-    state.workloads[demand.key] = workload
-    arrived(book, workload)
+    state.workloads[demand.key] = workload = WorkloadState(demand, state.now, state.submissions, state.now)
+    return arrived(book, workload)
 
 
 def _stop_requested(book: Book, event: ev.StopRequested) -> None:
@@ -84,21 +84,19 @@ def _host_changed(book: Book, event: ev.HostChanged) -> None:
         unit.phase, unit.since = "broken", book.state.now
         unit.detail = event.detail or f"host {event.host} lost"
         book.unit_changed(unit)
-        _stop_holders(book, unit, 0.0)
+        lifetime.stop_holders(book, unit, 0.0)
 
 
 def _drain_noticed(book: Book, event: ev.DrainNoticed) -> None:
     unit = _current(book, event.unit, event.incarnation)
-    if unit is not None and not unit.leaving:
-        unit.leaving, unit.detail = True, "will be taken away"
-        book.unit_changed(unit)
-        _stop_holders(book, unit, max(0.0, event.deadline - book.state.now))
+    if unit is not None:
+        lifetime.leave(book, unit, "will be taken away", max(0.0, event.deadline - book.state.now))
 
 
 def _unit_gone(book: Book, event: ev.UnitGone) -> None:
     unit = _current(book, event.unit, event.incarnation)
     if unit is not None:
-        _stop_holders(book, unit, 0.0)
+        lifetime.stop_holders(book, unit, 0.0)
         book.unit_gone(unit)
 
 
@@ -138,12 +136,16 @@ def _checkpoint_reported(book: Book, event: ev.CheckpointReported) -> None:
     workload.setbacks = 0
 
 
-def _attempt_ended(book: Book, event: ev.AttemptEnded) -> None:
+def _attempt_ended(book: Book, event: ev.AttemptEnded) -> bool:
     workload = book.state.workloads.get(event.workload)
-    if workload is not None and workload.phase not in ("waiting", "ended"):
-        attempt = workload.attempts[-1]
-        if attempt.number == event.attempt:
-            attempt_ended(book, workload, attempt, event)
+    if workload is None or workload.phase in ("waiting", "ended"):
+        return True
+    attempt = workload.attempts[-1]
+    if attempt.number == event.attempt:
+        if book.bare and plain.end(book, workload, attempt, event):
+            return bool(book.dirty)
+        attempt_ended(book, workload, attempt, event)
+    return True
 
 
 def _attempt_resized(book: Book, event: ev.AttemptResized) -> None:
@@ -174,14 +176,7 @@ def _live(book: Book, key: str, attempt: int) -> WorkloadState | None:
     return workload
 
 
-def _stop_holders(book: Book, unit: UnitState, grace: float) -> None:
-    for key in list(unit.held):
-        workload = book.state.workloads[key]
-        if workload.phase != "stopping":
-            stop(book, workload, "infrastructure", grace)
-
-
-FOLD: dict[type[Any], Callable[[Book, Any], None]] = {
+FOLD: dict[type[Any], Callable[[Book, Any], bool | None]] = {
     ev.Submitted: submitted,
     ev.StopRequested: _stop_requested,
     ev.FleetChanged: _fleet_changed,
@@ -197,4 +192,4 @@ FOLD: dict[type[Any], Callable[[Book, Any], None]] = {
     ev.AttemptResized: _attempt_resized,
     ev.Woke: _woke,
 }
-"""What each kind of event does."""
+"""What each kind of event does; False where nothing follows from it but what time brings."""

@@ -21,7 +21,7 @@ from stellwerk.scheduling.placement.units import natural
 from stellwerk.scheduling.policy import fairshare, queues
 from stellwerk.scheduling.policy.rules import RULES, Rules, by_share, remaining, rules_for
 from stellwerk.scheduling.state import Attempt, State, UnitState, WorkloadState
-from stellwerk.scheduling.timers import Timers
+from stellwerk.scheduling.timers import Timers, notice
 
 MOST_UNPARKED = 64
 """Classes of a cohort that are looked at again when one of its queues gives chips back."""
@@ -74,7 +74,8 @@ class Book:
             pool.name: Lane(pool, make(pool, track=self.tracking, plain=not self.rules.backfill), number)
             for number, pool in enumerate(state.pools.values())
         }
-        self.catalogue = Catalogue(state, self.lanes, self.rules)
+        self.bare = self._bare()
+        self.catalogue = Catalogue(state, self.lanes, self.rules, self.bare)
         self.accounts = self.catalogue.accounts
         self.class_of = self.catalogue.class_of
         self.account_of = self.catalogue.account_of
@@ -101,6 +102,12 @@ class Book:
         for name, cool in state.cool_downs.items():
             self.timers.set(("pool", name), cool.until)
 
+    def _bare(self) -> bool:
+        """Whether nothing but free chips can stand in anybody's way, and nothing is foreseen."""
+        asked = self.tracking or self.accounted or self.preempts or self.state.fleet.memory is not None
+        steady = all(lane.counts is not None and not lane.elastic for lane in self.lanes.values())
+        return steady and not asked and all(unit.meant is None for unit in self.state.units.values())
+
     def _enter_units(self) -> None:
         for name in sorted(self.state.units, key=natural):
             self.unit_changed(self.state.units[name])
@@ -115,6 +122,7 @@ class Book:
                 self._occupy(workload, attempt, attempt.grants + attempt.leaving, known=True)
                 if workload.demand.options[attempt.option].maximum is not None:
                     self.flexible[workload.key] = workload
+                    self.bare = False
                 if workload.stop_for is not None:
                     self.claims[workload.stop_for] = self.claims.get(workload.stop_for, 0) + 1
                 self.schedule_hook(self, workload)
@@ -271,6 +279,10 @@ class Book:
     def grant(self, workload: WorkloadState, found: WaitClass, option: int, grants: tuple[Grant, ...]) -> None:
         """Give `grants` to a waiting workload and order its next attempt. It must still be entered in its line."""
         self.start(workload, found, option, grants)
+        self.granted(workload, found)
+
+    def granted(self, workload: WorkloadState, found: WaitClass) -> None:
+        """A workload that has been started leaves its line."""
         del self.waiting[workload.demand.key]
         if workload.reclaims:
             self._reclaimed(workload, found)
@@ -316,8 +328,15 @@ class Book:
             self.schedule_hook(self, workload)
         if found.timed and demand.options[option].maximum is not None:
             self.flexible[key] = workload
+            self.bare = False
         if self.meant:
             self.settle_hook(self, workload)
+
+    def started(self, workload: WorkloadState) -> None:
+        """What else follows from a start in the plain case: what held for the time of waiting holds no more."""
+        workload.reasons, workload.promise = (), None
+        workload.stop_cause = workload.stop_for = workload.made_room = None
+        self.schedule_hook(self, workload)
 
     def _occupy(
         self, workload: WorkloadState, attempt: Attempt, grants: tuple[Grant, ...], *, known: bool = False
@@ -405,7 +424,10 @@ class Book:
             self._charge(account, workload.demand, attempt.option, grants + leaving, 1)
             self._charge(account, workload.demand, attempt.option, before, -1)
         if self.memory is not None:
-            self.memory += self.memory_of(before) - self.memory_of(grants + leaving)
+            gained = self.memory_of(before) - self.memory_of(grants + leaving)
+            self.memory += gained
+            if gained > 0 and self.claim is not None:
+                self._claim_over()
 
     def _freed(self, lane: Lane) -> None:
         if lane.heap or lane.elastic or self.flexible:
@@ -417,15 +439,22 @@ class Book:
         assert self.memory is not None
         self.memory += self.memory_of(grants)
         self.sized.update(dict.fromkeys(lane for lane in self.lanes.values() if lane.elastic and lane.heap))
+        for workload in self.flexible.values():
+            if (lane := self.lanes.get(workload.attempts[-1].grants[0].pool)) is not None:
+                self.dirty[lane] = None
         if self.claim is not None:
             self.claim = None
             self.dirty.update(dict.fromkeys(self.lanes.values()))
 
     def memory_of(self, grants: tuple[Grant, ...]) -> int:
         """Bytes that an attempt with these grants takes of the machine that plays them."""
-        held = {(grant.pool, grant.unit) for grant in grants}
+        held: dict[tuple[str, str], int] = {}
+        for grant in grants:
+            unit = grant.pool, grant.unit
+            held[unit] = held.get(unit, 0) + grant.chips
         pools = self.state.pools
-        return self.state.fleet.overhead + sum(pools[pool].footprint for pool, _ in held if pool in pools)
+        parts = (pools[pool].memory_of(chips) for (pool, _), chips in held.items() if pool in pools)
+        return self.state.fleet.overhead + sum(parts)
 
     def _charge(self, account: Account, demand: Demand, option: int, grants: tuple[Grant, ...], sign: int) -> None:
         """Book chips on a queue's account, or off it, and what follows for the order and for who was held back."""
@@ -502,6 +531,9 @@ class Book:
         if lane is None:
             return
         self.members[unit.pool][unit.name] = unit
+        if (lifetime := lane.pool.lifetime) is not None:
+            at = unit.since + lifetime - notice(lifetime)
+            self.timers.set(("unit", unit.name), at if unit.phase == "up" and not unit.leaving else None)
         if unit.phase == "up" and not unit.leaving:
             lane.places.put(unit)
         elif unit.phase in ("provisioning", "recycling"):
@@ -516,6 +548,7 @@ class Book:
             self.mean(unit, None)
         del self.state.units[unit.name]
         self.attention.pop(unit.name, None)
+        self.timers.due.pop(("unit", unit.name), None)
         lane = self.lanes.get(unit.pool)
         if lane is not None:
             self.members[unit.pool].pop(unit.name, None)

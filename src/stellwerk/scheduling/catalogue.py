@@ -20,8 +20,9 @@ MEMO = 4096
 class Catalogue:
     """The shapes and classes that were asked for on one fleet, and the accounts of its queues."""
 
-    def __init__(self, state: State, lanes: dict[str, Lane], rules: Rules) -> None:
-        self.state, self.lanes, self.rules = state, lanes, rules
+    def __init__(self, state: State, lanes: dict[str, Lane], rules: Rules, bare: bool) -> None:
+        """`bare` tells that the plain case is handled apart."""
+        self.state, self.lanes, self.rules, self.bare = state, lanes, rules, bare
         self.memory = state.fleet.memory
         self.fair = by_share(state.fleet)
         self.shapes: dict[tuple[object, ...], Shape] = {}
@@ -89,6 +90,9 @@ class Catalogue:
             found.never = self._never(shape, account)
             if self.memory is None and not account.quota and found.never[0] is None:
                 found.plain = shape.simple
+            if found.plain is not None and self.bare:
+                counts, need = found.plain[0].counts, found.plain[1]
+                found.quick = (counts, need) if counts is not None and need.single else None
             self.classes[key] = found
         return found
 

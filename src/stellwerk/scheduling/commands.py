@@ -25,12 +25,16 @@ class StartAttempt:
 
 @dataclass(frozen=True, slots=True)
 class ResizeAttempt:
-    """Let an attempt stand on exactly these grants; `resize` counts the orders of this kind to the attempt."""
+    """Let an attempt stand on exactly these grants; `resize` counts the orders of this kind to the attempt.
+
+    `grace` is how many seconds its code has before grants are left.
+    """
 
     workload: str
     attempt: int
     resize: int
     grants: tuple[Grant, ...]
+    grace: float = 30.0
 
 
 @dataclass(frozen=True, slots=True)

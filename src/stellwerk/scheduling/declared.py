@@ -38,11 +38,13 @@ def fleet_of(declared: spec.Fleet) -> Fleet:
     return Fleet(
         pools=tuple(pool_of(declared, pool) for pool in declared.pools),
         queues=tuple(queue_of(queue) for queue in declared.queues.values()),
+        policy=declared.policy,
+        preempt=declared.preempt,
     )
 
 
 def pool_of(declared: spec.Fleet, pool: spec.Pool) -> Pool:
-    """A pool of a declared fleet."""
+    """A pool of a declared fleet; of a pod, a unit is a cube and `topology` that of the pod."""
     made = Pool(
         name=pool.name,
         accelerator=pool.accelerator,
@@ -56,26 +58,34 @@ def pool_of(declared: spec.Fleet, pool: spec.Pool) -> Pool:
         market=pool.market,
         price=_price(declared, pool),
         provision=pool.provision or 0.0,
+        lifetime=pool.lifetime,
+        layout=pool.layout,
     )
     return made if pool.idle is None else replace(made, idle=pool.idle)
 
 
 def queue_of(queue: spec.Queue) -> Queue:
-    """A declared queue."""
-    borrow = None if queue.borrow is True else int(queue.borrow)
-    quota = tuple(sorted(queue.quota.items())) or None
-    return Queue(queue.name, quota=quota, weight=queue.weight, borrow=borrow, lend=queue.lend, policy=queue.policy)
+    """A declared queue. To borrow `true` is to borrow all that is lent, `false` is nothing."""
+    return Queue(
+        queue.name,
+        quota=tuple(sorted(queue.quota.items())) or None,
+        weight=queue.weight,
+        borrow=None if queue.borrow is True else int(queue.borrow),
+        lend=queue.lend,
+        cohort=queue.cohort or "",
+        policy=queue.policy,
+    )
 
 
 def part_of(wanted: spec.Option, role: str = "main", count: int = 1) -> Part:
-    """The hardware of one role in one option, `count` times."""
+    """The hardware of one role in one option, `count` times; of an elastic option what it needs to start."""
     shape = wanted.shape
     return Part(
         role=role,
         accelerator=wanted.accelerator,
         topology=wanted.topology,
         chips=shape.chips if shape else wanted.count or 1,
-        count=count * (wanted.slices or 1),
+        count=count * wanted.fewest,
         machine=wanted.machine,
         market=wanted.market,
     )
@@ -91,7 +101,15 @@ def list_price(accelerator: str, market: str, machine: str | None = None) -> flo
 
 def _option(choice: spec.Choice) -> Option:
     parts = tuple(part_of(part.option, part.role, part.count) for part in choice.parts)
-    return Option(choice.short, parts, patience=choice.patience, runtime=choice.runtime)
+    elastic = choice.parts[0].option.elastic
+    return Option(
+        choice.short,
+        parts,
+        patience=choice.patience,
+        runtime=choice.runtime,
+        minimum=elastic.min if elastic else None,
+        maximum=elastic.max if elastic else None,
+    )
 
 
 def _price(declared: spec.Fleet, pool: spec.Pool) -> float | None:

@@ -16,25 +16,28 @@ from stellwerk.scheduling.lifecycle import end_impossible
 from stellwerk.scheduling.model import NO_LIMITS, Grant
 from stellwerk.scheduling.placement.index import Need
 from stellwerk.scheduling.placement.together import place
+from stellwerk.scheduling.plain import start
 from stellwerk.scheduling.policy import backfill, elastic, fallback, preemption, queues, sjf
 from stellwerk.scheduling.state import WorkloadState
 
 Answer = Literal["started", "parked", "blocked"]
 
 
-def arrived(book: Book, workload: WorkloadState) -> None:
-    """A new workload: start it at once if nobody comes before it, else enter it in its line and try to let it
-    pass."""
+def arrived(book: Book, workload: WorkloadState) -> bool:
+    """A new workload: start it at once if nobody comes before it, else enter it in its line and try to let it pass.
+    False when nothing else follows."""
     found = book.class_of(workload.demand)
     if (plain := found.plain) is not None and not found.line.size and (not plain[0].heap or plain[0].top() is None):
-        grants = plain[0].places.fit(plain[1])
-        if grants is not None:
+        if (quick := found.quick) is not None:
+            if start(book, workload, quick):
+                return False
+        elif (grants := plain[0].places.fit(plain[1])) is not None:
             book.start(workload, found, 0, grants)
-            return
+            return True
     if None not in found.never:
         never = found.never[0]
         end_impossible(book, workload, never.message if never else "")
-        return
+        return True
     book.enter(workload)
     demand, lanes, entry = workload.demand, found.shape.lanes, found.entry
     if demand.limits is not NO_LIMITS or len(demand.options) > 1 or found.skips or found.account.quota:
@@ -50,6 +53,7 @@ def arrived(book: Book, workload: WorkloadState) -> None:
     for lane in lanes:
         if lane.elastic:
             book.sized[lane] = None
+    return True
 
 
 def serve(book: Book, lane: Lane) -> None:
@@ -66,6 +70,10 @@ def serve(book: Book, lane: Lane) -> None:
         found = entry[4]
         if found.entry is not entry:
             heappop(heap)
+        elif (quick := found.quick) is not None:
+            if not start(book, entry[5], quick):
+                break
+            book.granted(entry[5], found)
         elif (plain := found.plain) is not None:
             grants = fit(plain[1])
             if grants is None:

@@ -141,6 +141,8 @@ class _Future:
         if attempt is None:
             return
         now = self.scheduler.state.now
+        if attempt.settled != attempt.resizes:
+            self._later(now, ev.AttemptResized(now, workload.key, attempt.number, attempt.resizes))
         ran = workload.worked + now - (attempt.running if attempt.running is not None else attempt.began)
         if workload.phase == "stopping":
             self._later(now, ev.AttemptEnded(now, workload.key, attempt.number, "stopped", workload.stop_cause))

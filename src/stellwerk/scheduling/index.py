@@ -15,9 +15,13 @@ from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 
 from stellwerk.scheduling.model import Option, Pool, Queue, Reason
+from stellwerk.scheduling.placement.counts import CountIndex
 from stellwerk.scheduling.placement.index import INF, Forecast, Need, PoolIndex
 from stellwerk.scheduling.policy.lines import Line
 from stellwerk.scheduling.state import WorkloadState
+
+Quick = tuple[CountIndex, Need]
+"""What a workload of the plain case asks of which places (see `plain`)."""
 
 Entry = tuple[int, float, float, int, "WaitClass", WorkloadState]
 """(minus priority, share used, policy's key, age, class, its first): the smaller is served first."""
@@ -25,12 +29,13 @@ Entry = tuple[int, float, float, int, "WaitClass", WorkloadState]
 
 class Lane:
     """One pool: its places and its waiting classes. `blocked` is the last reservation made for its
-    first, `classes` how many classes are in its order."""
+    first, `classes` how many classes are in its order, `counts` its places where they are chips by count."""
 
-    __slots__ = ("active", "aside", "blocked", "classes", "elastic", "heap", "number", "places", "pool")
+    __slots__ = ("active", "aside", "blocked", "classes", "counts", "elastic", "heap", "number", "places", "pool")
 
     def __init__(self, pool: Pool, places: PoolIndex, number: int) -> None:
         self.pool, self.places, self.number = pool, places, number
+        self.counts = places if isinstance(places, CountIndex) else None
         self.heap: list[Entry] = []
         self.active: dict[Shape, None] = {}
         self.classes = 0
@@ -144,10 +149,9 @@ class WaitClass:
     """Waiting workloads of one shape, queue and priority. `parked` ones wait for quota and are in no lane's order.
 
     `never` says for each option why it can never be granted, to this queue on this fleet; `plain` is the shape's
-    `simple`
-    where neither quota nor memory can stand in the way; `aged` tells that age alone orders the line, `skips` that
-    who is first does not block the others,
-    `timed` that time alone, or its own size, may change a member's answer.
+    `simple` where neither quota nor memory can stand in the way, `quick` that of a cell in the plain case; `aged` tells
+    that age alone orders the line, `skips` that who is first does not block the others, `timed` that time alone, or its
+    own size, may change a member's answer.
     """
 
     __slots__ = (
@@ -159,6 +163,7 @@ class WaitClass:
         "never",
         "parked",
         "plain",
+        "quick",
         "rank",
         "shape",
         "skips",
@@ -170,6 +175,7 @@ class WaitClass:
         self.line, self.backfills = line, backfills
         self.aged, self.skips, self.timed = True, False, False
         self.plain: tuple[Lane, Need] | None = None
+        self.quick: Quick | None = None
         self.entry: Entry | None = None
         self.parked: str | None = None
         self.never: tuple[Reason | None, ...] = shape.never

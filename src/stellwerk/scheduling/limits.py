@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from stellwerk.scheduling import explain
 from stellwerk.scheduling.book import Book
 from stellwerk.scheduling.lifecycle import end, stop
 from stellwerk.scheduling.model import NO_LIMITS, Cause
-from stellwerk.scheduling.state import Attempt, State, WorkloadState
+from stellwerk.scheduling.spending import price_per_hour, spent
+from stellwerk.scheduling.state import State, WorkloadState
 
 GRACE = 10.0
 """Seconds that code past a limit has to save its state."""
@@ -24,19 +26,16 @@ def enforce(book: Book, workload: WorkloadState) -> None:
     now = book.state.now
     cause: Cause | None = next((cause for cause, time in times(book.state, workload) if time <= now), None)
     if cause == "wait-limit":
-        limit = workload.demand.limits.wait
-        end(book, workload, "failed", cause, f"waited {limit:.0f} s without starting")
+        end(book, workload, "failed", cause, _waited(book, workload))
     elif cause is not None:
         stop(book, workload, cause, GRACE if cause != "start-limit" else 0.0)
 
 
-def price_per_hour(state: State, attempt: Attempt) -> float:
-    """US dollars per hour of what an attempt holds; unknown prices count as nothing."""
-    total = 0.0
-    for grant in attempt.grants:
-        pool = state.pools.get(grant.pool)
-        total += grant.chips * (pool.price or 0.0) if pool else 0.0
-    return total
+def _waited(book: Book, workload: WorkloadState) -> str:
+    """What somebody waited for in vain: the reasons of the last moment, one for each option."""
+    why = [option[0].message for option in explain.why(book, workload) if option]
+    limit = workload.demand.limits.wait or 0.0
+    return f"waited {limit:.0f} s without starting" + (f": {'; '.join(dict.fromkeys(why))}" if why else "")
 
 
 def times(state: State, workload: WorkloadState) -> Iterator[tuple[Cause, float]]:
@@ -52,9 +51,6 @@ def times(state: State, workload: WorkloadState) -> Iterator[tuple[Cause, float]
     if attempt.running is not None and limits.run is not None:
         yield "run-limit", attempt.running + limits.run
     if limits.cost is not None and (rate := price_per_hour(state, attempt)):
-        spent = sum(_cost(state, earlier) for earlier in workload.attempts[:-1])
-        yield "cost-limit", attempt.began + max(0.0, limits.cost - spent) * 3600.0 / rate
-
-
-def _cost(state: State, attempt: Attempt) -> float:
-    return price_per_hour(state, attempt) * ((attempt.finished or state.now) - attempt.began) / 3600.0
+        since = attempt.began if attempt.settled_at is None else attempt.settled_at
+        before = attempt.spent + sum(spent(state, earlier) for earlier in workload.attempts[:-1])
+        yield "cost-limit", since + max(0.0, limits.cost - before) * 3600.0 / rate

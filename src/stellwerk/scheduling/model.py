@@ -115,7 +115,9 @@ class Pool:
     (bytes) that one unit in use takes from `Fleet.memory` where units are played by one machine.
     `emulated` units cost nothing; their price is what they would cost. `layout` says how units are handed out:
     whole or by chips (`units`), in aligned parts of a unit (`subslices`), or as cubes of one pod that is wired as a
-    `torus` or switched freely (`optical`).
+    `torus` or switched freely (`optical`); `topology` is then the pod's, and a unit is one cube of it. `lifetime` is
+    how long (s) the provider leaves a unit before it takes it away, `None`: for ever. `fixed` is what of the footprint
+    even the smallest part of a unit takes, `None`: all of it.
     """
 
     name: str
@@ -134,6 +136,19 @@ class Pool:
     footprint: int = 0
     emulated: bool = False
     layout: Layout = "units"
+    lifetime: float | None = None
+    fixed: int | None = None
+
+    def memory_of(self, chips: int) -> int:
+        """Bytes that an attempt takes with so many chips of one unit."""
+        if self.fixed is None or chips >= self.chips:
+            return self.footprint
+        return self.fixed + -(-(self.footprint - self.fixed) * chips // self.chips)
+
+    @property
+    def unit_topology(self) -> str | None:
+        """The shape of one unit."""
+        return "4x4x4" if self.layout in ("torus", "optical") else self.topology
 
 
 @dataclass(frozen=True, slots=True)

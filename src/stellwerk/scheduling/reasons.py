@@ -130,8 +130,18 @@ def memory_needed(state: State, option: Option) -> int:
     needed = state.fleet.overhead
     for part in option.parts:
         pools = [pool for pool in state.pools.values() if serves(pool, part)]
-        needed += min((units_for(pool, part) * pool.footprint for pool in pools), default=0)
+        needed += min((part_memory(pool, part) for pool in pools), default=0)
     return needed
+
+
+def part_memory(pool: Pool, part: Part) -> int:
+    """Bytes that all groups of `part` take on as few units of `pool` as hold them."""
+    whole, cell = units_needed(pool, part)
+    if whole or not cell:
+        return part.count * (whole * pool.footprint + (pool.memory_of(cell) if cell else 0))
+    each = pool.chips // cell
+    full, rest = divmod(part.count, each)
+    return full * pool.memory_of(each * cell) + (pool.memory_of(rest * cell) if rest else 0)
 
 
 def needs(pool: Pool, needed: int, free: int, units: int) -> str:

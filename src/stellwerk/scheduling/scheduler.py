@@ -25,7 +25,16 @@ from stellwerk.scheduling.events import Event
 from stellwerk.scheduling.index import Lane
 from stellwerk.scheduling.invariants import check
 from stellwerk.scheduling.model import Demand, Reason
-from stellwerk.scheduling.policy import elastic, fairshare, fallback, promises, provisioning, queues, sjf
+from stellwerk.scheduling.policy import (
+    elastic,
+    fairshare,
+    fallback,
+    lifetime,
+    promises,
+    provisioning,
+    queues,
+    sjf,
+)
 from stellwerk.scheduling.policy.promises import Promise
 from stellwerk.scheduling.policy.rules import old_at
 from stellwerk.scheduling.state import State, WorkloadState, copied
@@ -65,7 +74,15 @@ class Scheduler:
         book.turn += 1
         if event.at > state.now:
             state.now = event.at
-        FOLD[type(event)](book, event)
+        if FOLD[type(event)](book, event) is not False or book.timers.due or state.wake_at is not None:
+            self._follow()
+        if self._watched:
+            self._afterwards()
+        return out
+
+    def _follow(self) -> None:
+        """What is due, what is touched, and when to look again."""
+        book, state = self.book, self.state
         timed = book.timers.due
         if timed and book.timers.any(state.now):
             self._times()
@@ -73,9 +90,6 @@ class Scheduler:
             self._cycle()
         if timed or state.wake_at is not None:
             self._wake()
-        if self._watched:
-            self._afterwards()
-        return out
 
     def _cycle(self) -> None:
         """Serve and size what the event has touched, until nothing is touched any more."""
@@ -146,6 +160,8 @@ class Scheduler:
                 self._workload_due(book.state.workloads[name])
             elif kind == "pool" and name in book.lanes:
                 _cool_down_over(book, book.lanes[name])
+            elif kind == "unit" and name in book.state.units:
+                lifetime.over(book, book.state.units[name])
             elif kind == "shares":
                 fairshare.tick(book)
 

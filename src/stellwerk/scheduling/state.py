@@ -23,6 +23,7 @@ class Attempt:
 
     `expected` is when it would end by its estimate, None without one; `resizes` counts the orders to resize it,
     `settled` is the last that was carried out, and `leaving` holds what it was told to leave and has not left yet.
+    `spent` is what it had cost (US dollars) at `settled_at`, when what it holds changed last; None while it never did.
     """
 
     number: int
@@ -40,6 +41,8 @@ class Attempt:
     resizes: int = 0
     settled: int = 0
     leaving: tuple[Grant, ...] = ()
+    spent: float = 0.0
+    settled_at: float | None = None
 
     def __init__(self, number: int, option: int, grants: tuple[Grant, ...], began: float) -> None:
         self.number, self.option, self.grants, self.began = number, option, grants, began

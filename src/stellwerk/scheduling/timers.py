@@ -1,6 +1,7 @@
 """When time alone will change an answer: one time for each thing that waits for one, and the least of them.
 
-Things are named: `("workload", key)`, `("pool", name)`, `("shares", "")`. Setting a time replaces the earlier one.
+Things are named: `("workload", key)`, `("pool", name)`, `("unit", name)`, `("shares", "")`. Setting a time replaces
+the earlier one.
 """
 
 from __future__ import annotations
@@ -8,6 +9,14 @@ from __future__ import annotations
 from heapq import heappop, heappush
 
 Name = tuple[str, str]
+
+NOTICE = 300.0
+"""Seconds before the end of a unit's lifetime at which its holders are told; a tenth of it if that is less."""
+
+
+def notice(lifetime: float) -> float:
+    """Seconds that the holders of a unit have from the notice to the end of its lifetime."""
+    return min(NOTICE, lifetime / 10)
 
 
 class Timers:

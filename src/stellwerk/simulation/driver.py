@@ -11,11 +11,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
+from itertools import count
 
-from stellwerk.scheduling.commands import Command, ProvisionUnit, RecycleUnit, ReleaseUnit, StartAttempt, StopAttempt
+from stellwerk.scheduling.commands import (
+    Command,
+    ProvisionUnit,
+    RecycleUnit,
+    ReleaseUnit,
+    ResizeAttempt,
+    StartAttempt,
+    StopAttempt,
+)
 from stellwerk.scheduling.events import (
     AttemptEnded,
-    AttemptStarted,
+    AttemptResized,
     CheckpointReported,
     Event,
     FleetChanged,
@@ -66,59 +75,60 @@ class Run:
         jobs: Sequence[Job],
         *,
         restart: Callable[[int], float] = no_cost,
-        report_starts: bool = False,
         scheduler: Scheduler | None = None,
     ) -> None:
-        """`report_starts` tells the scheduler when an attempt's code begins; needed where limits count from it."""
+        """`restart` is what a resumed attempt of so many chips loses (s)."""
         self.scheduler = scheduler or Scheduler(explained=0, forget=True)
         self.jobs = {job.demand.key: job for job in jobs}
         self.submissions = [Submitted(job.at, job.demand) for job in jobs]
         self.now = jobs[0].at if jobs else 0.0
         self.preemptions = 0
         self.events = 0
-        self._restart, self._report_starts = restart, report_starts
+        self._restart = restart
         self._heap: list[tuple[float, int, int, str, int]] = []
-        self._sequence = 0
+        self._sequence = count()
+        self._starts: list[tuple[StartAttempt, float, float]] = []
         self._wake = INF
         self._pending: list[Event] = []
         self._tell(FleetChanged(self.now, fleet))
 
     def run(self, until: float = INF) -> None:
         """Go on until nothing happens any more, or until the time `until`."""
-        submissions, heap = self.submissions, self._heap
-        position, count = 0, len(submissions)
-        next_submit = submissions[0].at if count else INF
-        handle, obey, pending, book = self.scheduler.handle, self._obey, self._pending, self.scheduler.book
+        submissions, heap, pending = self.submissions, self._heap, self._pending
+        handle, start, waiting = self.scheduler.handle, self._start, self.scheduler.book.waiting
+        position, most = 0, len(submissions)
+        next_submit = submissions[0].at if most else INF
+        bound = min(next_submit, self._wake, until)
         while True:
-            next_end = heap[0][0] if heap else INF
-            if next_end <= next_submit and next_end <= self._wake:
-                if next_end > until or next_end == INF:
-                    return
+            if heap and heap[0][0] <= bound:
                 self.now, kind, _, key, number = heappop(heap)
-                if kind == _END:
-                    event = self._ended(key, number)
-                    if event is None:
-                        continue
-                else:
-                    event = self._unit(key, number)
-            elif self._wake <= next_submit:
-                if self._wake > until:
-                    return
-                self.now, self._wake = self._wake, INF
-                event = Woke(self.now)
-            else:
+                event = self._unit(key, number) if kind else self._ended(key, number)
+                if event is None:
+                    continue
+            elif next_submit < self._wake:
                 if next_submit > until:
                     return
                 event = submissions[position]
                 self.now = next_submit
                 position += 1
-                next_submit = submissions[position].at if position < count else INF
-            commands = handle(event)
-            if commands:
-                obey(commands)
-                if pending:
-                    self._answer()
-            if not heap and position == count and not book.waiting:
+                next_submit = submissions[position].at if position < most else INF
+                bound = min(next_submit, self._wake, until)
+            else:
+                if self._wake > until or self._wake == INF:
+                    return
+                self.now, self._wake = self._wake, INF
+                event = Woke(self.now)
+                bound = min(next_submit, until)
+            for command in handle(event):
+                if type(command) is StartAttempt:
+                    start(command)
+                else:
+                    self._obey((command,))
+                    bound = min(next_submit, self._wake, until)
+            if pending:
+                self._answer()
+                bound = min(next_submit, self._wake, until)
+            if not heap and position == most and not waiting:
                 return
 
     def _tell(self, event: Event) -> None:
@@ -137,7 +147,7 @@ class Run:
 
     def _obey(self, commands: Iterable[Command]) -> None:
         for command in commands:
-            if isinstance(command, StartAttempt):
+            if type(command) is StartAttempt:
                 self._start(command)
             elif isinstance(command, StopAttempt):
                 self._stop(command)
@@ -145,6 +155,8 @@ class Run:
                 self._provision(command)
             elif isinstance(command, ReleaseUnit):
                 self._pending.append(UnitGone(self.now, command.unit, command.incarnation))
+            elif isinstance(command, ResizeAttempt):
+                self._pending.append(AttemptResized(self.now, command.workload, command.attempt, command.resize))
             else:
                 self._order(command)
 
@@ -154,16 +166,15 @@ class Run:
             self._wake = at
 
     def _start(self, command: StartAttempt) -> None:
-        job, now = self.jobs[command.workload], self.now
+        key, number, now = command.workload, command.attempt, self.now
+        job = self.jobs[key]
         if job.start is None:
-            job.start, job.left, job.cost = now, job.duration, 0.0
+            job.start, job.left = now, job.duration
         else:
             job.cost = self._restart(sum(grant.chips for grant in command.grants))
-        job.began, job.attempts = now, command.attempt
-        self._sequence += 1
-        heappush(self._heap, (now + job.cost + job.left, _END, self._sequence, command.workload, command.attempt))
-        if self._report_starts:
-            self._pending.append(AttemptStarted(now, command.workload, command.attempt))
+        job.began, job.attempts, cost = now, number, job.cost
+        heappush(self._heap, (now + cost + job.left, _END, next(self._sequence), key, number))
+        self._starts.append((command, now, cost))
 
     def _stop(self, command: StopAttempt) -> None:
         job, now = self.jobs[command.workload], self.now
@@ -181,9 +192,10 @@ class Run:
         job = self.jobs[key]
         if job.attempts != number:
             return None
-        job.end = self.now
-        job.busy += self.now - job.began
-        event = _Ended(self.now, key, number, "succeeded")
+        now = self.now
+        job.end = now
+        job.busy += now - job.began
+        event = _Ended(now, key, number, "succeeded")
         event.__class__ = AttemptEnded
         return event
 
@@ -192,9 +204,8 @@ class Run:
         if not wait:
             self._pending.append(UnitAppeared(self.now, command.pool, command.unit, command.incarnation))
             return
-        self._sequence += 1
         name = f"{command.pool}\0{command.unit}"
-        heappush(self._heap, (self.now + wait, _UNIT, self._sequence, name, command.incarnation))
+        heappush(self._heap, (self.now + wait, _UNIT, next(self._sequence), name, command.incarnation))
 
     def _unit(self, name: str, incarnation: int) -> Event:
         pool, unit = name.split("\0")

@@ -126,8 +126,8 @@ class _Options:
         if pool is None:
             return Option(f"{accelerator}:{chips}", (Part("main", accelerator, None, chips),))
         slices = math.ceil(chips / pool.chips)
-        short = f"{accelerator}:{pool.topology}" + (f"*{slices}" if slices > 1 else "")
-        return Option(short, (Part("main", accelerator, pool.topology, pool.chips, slices),))
+        short = f"{accelerator}:{pool.unit_topology}" + (f"*{slices}" if slices > 1 else "")
+        return Option(short, (Part("main", accelerator, pool.unit_topology, pool.chips, slices),))
 
     def _only(self) -> str:
         names = accelerators(self.pools)

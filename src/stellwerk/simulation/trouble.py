@@ -179,8 +179,7 @@ class TroubledWorld(World):
         self._history.setdefault(unit, []).append((self.now, phase))
 
     def _push(self, at: float, kind: int, key: str, number: int) -> None:
-        self._sequence += 1
-        heappush(self._heap, (at, kind, self._sequence, key, number))
+        heappush(self._heap, (at, kind, next(self._sequence), key, number))
 
     # Failures
 
@@ -238,7 +237,7 @@ class TroubledWorld(World):
         job.cost = self.costs.overhead(chips, resumed)
         job.began, job.attempts = now, number
         self._running += 1
-        self._starts.append((key, number, now, job.cost, command.grants))
+        self._starts.append((command, now, job.cost))
         self._push(now + job.cost + self.costs.checkpoints.span(job.left), _END, key, number)
         if job.cost:
             self._push(now + job.cost, _BEGUN, key, number)

@@ -1,7 +1,7 @@
 """The simulated world with a memory: what held which chips from when to when.
 
-`World` is for fleets whose units are all there from the start and never break; it adds nothing to an event but one
-record for each attempt. `stellwerk.simulation.trouble` is for all others.
+`World` is for fleets whose units are all there from the start and never break; `stellwerk.simulation.trouble` is for
+all others.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from stellwerk.scheduling.commands import ProvisionUnit, RecycleUnit, StartAttempt, StopAttempt
+from stellwerk.scheduling.commands import ProvisionUnit, RecycleUnit, StopAttempt
 from stellwerk.scheduling.events import UnitAppeared
 from stellwerk.scheduling.model import Fleet, Grant, Pool
 from stellwerk.scheduling.scheduler import Scheduler
@@ -52,31 +52,24 @@ class World(Run):
         """`restart` is what a resumed attempt of so many chips loses (s); `explained` as for `Scheduler`."""
         self.fleet = fleet
         self.opening = True
-        self._starts: list[tuple[str, int, float, float, tuple[Grant, ...]]] = []
         self._stops: dict[tuple[str, int], float] = {}
         super().__init__(fleet, jobs, restart=restart, scheduler=Scheduler(explained=explained, forget=True))
         self.opening = False
 
     def spans(self) -> Iterator[Span]:
         """All attempts in the order of their starts; those that still run end now."""
-        for key, number, began, overhead, grants in self._starts:
-            job = self.jobs[key]
-            ended = self._stops.get((key, number))
+        for command, began, overhead in self._starts:
+            job = self.jobs[command.workload]
+            ended = self._stops.get((command.workload, command.attempt))
             if ended is None:
                 ended = job.end if job.end is not None else self.now
-            yield Span(job, number, began, ended, min(overhead, ended - began), grants)
+            yield Span(job, command.attempt, began, ended, min(overhead, ended - began), command.grants)
 
     def units(self) -> Iterator[UnitSpan]:
         """What all units were, from when to when."""
         for pool in self.fleet.pools:
             for index in range(pool.minimum):
                 yield UnitSpan(f"{pool.name}-{index}", pool.name, "up", 0.0, self.now)
-
-    def _start(self, command: StartAttempt) -> None:
-        super()._start(command)
-        self._starts.append(
-            (command.workload, command.attempt, self.now, self.jobs[command.workload].cost, command.grants)
-        )
 
     def _stop(self, command: StopAttempt) -> None:
         self._stops[command.workload, command.attempt] = self.now
@@ -90,5 +83,5 @@ class World(Run):
 
 
 def steady(pools: Sequence[Pool]) -> bool:
-    """Whether these pools neither grow nor shrink."""
-    return all(pool.minimum == pool.maximum for pool in pools)
+    """Whether these pools neither grow nor shrink, and their units stay."""
+    return all(pool.minimum == pool.maximum and pool.lifetime is None for pool in pools)

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from stellwerk.spec.request import MARKETS, Option, parse_option
     from stellwerk.spec.roles import MAIN_ROLE, Choice, Part, Role
     from stellwerk.spec.schema import fleet_schema, workload_schema
+    from stellwerk.spec.slices import SliceRange
     from stellwerk.spec.values import parse_duration, parse_memory, parse_money
     from stellwerk.spec.workload import KINDS, Limits, Step, Workload
 
@@ -33,6 +34,7 @@ __all__ = [
     "Problem",
     "Queue",
     "Role",
+    "SliceRange",
     "SpecError",
     "Step",
     "UnitRange",
@@ -56,6 +58,7 @@ _HOME = {
     **dict.fromkeys(("MARKETS", "Option", "parse_option"), "request"),
     **dict.fromkeys(("MAIN_ROLE", "Choice", "Part", "Role"), "roles"),
     **dict.fromkeys(("fleet_schema", "workload_schema"), "schema"),
+    "SliceRange": "slices",
     **dict.fromkeys(("parse_duration", "parse_memory", "parse_money"), "values"),
     **dict.fromkeys(("KINDS", "Limits", "Step", "Workload"), "workload"),
 }

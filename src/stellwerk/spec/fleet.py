@@ -19,6 +19,7 @@ from pydantic import (
 from pydantic_core import CoreSchema
 
 from stellwerk import hardware
+from stellwerk.spec.layouts import CUBE, PODS, Layout, check_pod, check_split, cubes
 from stellwerk.spec.plain import is_list, is_mapping
 from stellwerk.spec.problems import Collected, Flaw, Problem, did_you_mean, dotted, listed, shown
 from stellwerk.spec.request import MARKETS, Market, kind_of, named
@@ -27,6 +28,8 @@ from stellwerk.spec.values import Duration, Memory, Money, Name, Text, Whole
 from stellwerk.spec.wording import Declared, declared, with_names
 
 Policy = Literal["fifo", "sjf", "backfill", "default"]
+LONGEST_FLEX_START = 7 * 86_400.0
+"""Seconds that a provider keeps a flex-start machine at most (GKE: `--flex-start`, 7 days a node)."""
 _MOST = 10_000_000
 _ACCELERATOR = re.compile(r"[a-z0-9][a-z0-9._-]{0,39}")
 _Value = TypeVar("_Value", int, float)
@@ -93,7 +96,15 @@ class Pool(Declared):
     accelerator: Text = Field(
         description="A class of chip in any spelling in use, or one of the fleet's own.", examples=["tpu-v6e"]
     )
-    topology: Text | None = Field(None, description="TPU: the shape of one unit.", examples=["4x4"])
+    topology: Text | None = Field(
+        None, description="TPU: the shape of one unit; of a pod, the whole pod's.", examples=["4x4"]
+    )
+    layout: Layout = Field(
+        "units",
+        description="TPU: units are handed out whole, in aligned parts (subslices), or are the cubes of one pod, "
+        "wired as a torus or switched freely (optical).",
+        examples=["subslices"],
+    )
     machine: Text | None = Field(None, description="Machine type of every host.", examples=["ct6e-standard-4t"])
     market: Market = Field("on-demand", description="How the units are bought.", examples=["spot"])
     chips: Whole | None = Field(
@@ -118,6 +129,11 @@ class Pool(Declared):
     )
     idle: Duration | None = Field(
         None, description="How long an unused unit beyond the minimum is kept.", examples=["10m"]
+    )
+    lifetime: Duration | None = Field(
+        None,
+        description="How long the provider leaves a unit at most; 7 days for flex-start, without end for others.",
+        examples=["7d"],
     )
 
 
@@ -145,6 +161,9 @@ class Queue(Declared):
         description="Share of what is free, beside other queues.",
         examples=[2],
     )
+    cohort: Name | None = Field(
+        None, description="Queues of one cohort lend to each other; those without lend among themselves."
+    )
     borrow: Share = Field(
         True,
         description="Whether, or by how many chips, the quota may be exceeded while others leave theirs.",
@@ -165,6 +184,10 @@ class Fleet(Declared):
     )
     pools: tuple[Pool, ...] = Field(description="What there is.")
     queues: dict[Name, Queue] = Field({}, description="Who shares it.")
+    policy: Policy = Field("default", description="The order of all who wait.", examples=["backfill"])
+    preempt: bool = Field(
+        False, strict=True, description="Whether work that runs may be stopped for other work.", examples=[True]
+    )
 
     @cached_property
     def warnings(self) -> tuple[Problem, ...]:
@@ -247,12 +270,20 @@ def _read_pools(raw: Sequence[Any], own: frozenset[str]) -> tuple[Pool, ...]:
 def _pool(raw: Any, own: frozenset[str]) -> Pool:
     pool = declared(Pool, raw)
     name, counted = named(pool.accelerator, own)
-    fields = (
-        _tpu_unit(pool, name, counted)
-        if kind_of(name, own) == "tpu"
-        else _counted_unit(pool, name, counted, name in own)
-    )
-    return pool.model_copy(update={"accelerator": name, **fields})
+    tpu = kind_of(name, own) == "tpu"
+    fields = _tpu_unit(pool, name, counted) if tpu else _counted_unit(pool, name, counted, name in own)
+    return pool.model_copy(update={"accelerator": name, "lifetime": _lifetime(pool), **fields})
+
+
+def _lifetime(pool: Pool) -> float | None:
+    """How long a unit lasts; nobody keeps a flex-start machine longer than the provider does."""
+    if pool.market != "flex-start":
+        return pool.lifetime
+    longest = LONGEST_FLEX_START if pool.lifetime is None else pool.lifetime
+    if longest > LONGEST_FLEX_START:
+        message = "`lifetime` of flex-start units is at most 7 days"
+        raise Flaw("lifetime", message, "write lifetime: 7d, or leave it out", path=("lifetime",))
+    return longest
 
 
 def _queue(raw: Any, own: frozenset[str]) -> Queue:
@@ -304,12 +335,17 @@ def _tpu_unit(pool: Pool, name: str, counted: int | None) -> dict[str, Any]:
             f"a pool of {name} needs a `topology`, the shape of one unit",
             "write for example topology: 4x4",
         )
-    shape = resolved(name, pool.topology, pool.machine, pool.hosts, pool.chips_per_host)
+    pod = pool.layout in PODS
+    if pod:
+        check_pod(pool.topology, cubes(name, pool.topology, pool.layout), pool.units.max)
+    shape = resolved(name, CUBE if pod else pool.topology, pool.machine, pool.hosts, pool.chips_per_host)
     if shape is None:
         ways = readings(name, pool.topology, None)
         machines = listed(way.machine for way in ways)
         message = f"{ambiguity(ways)}; a pool says which"
         raise Flaw("ambiguous-topology", message, f"write machine: {machines}", path=("topology",))
+    if pool.layout == "subslices":
+        check_split(shape)
     chips = {pool.chips, counted, shape.chips} - {None, shape.chips}
     if chips:
         message = f"`chips` is {chips.pop()}, but a {shape.topology} of {name} has {shape.chips}"
@@ -319,8 +355,9 @@ def _tpu_unit(pool: Pool, name: str, counted: int | None) -> dict[str, Any]:
             f"write chips: {shape.chips}, or leave it out",
             path=("chips" if pool.chips else "accelerator",),
         )
+    whole = "x".join(map(str, hardware.parse_topology(pool.topology))) if pod else shape.topology
     return {
-        "topology": shape.topology,
+        "topology": whole,
         "machine": shape.machine,
         "chips": shape.chips,
         "hosts": shape.hosts,
@@ -336,6 +373,9 @@ def _counted_unit(pool: Pool, name: str, counted: int | None, own: bool) -> dict
             "write for example chips: 8",
             path=("topology",),
         )
+    if pool.layout != "units":
+        message = f"`layout: {pool.layout}` is for TPUs; {name} is handed out by chips"
+        raise Flaw("layout", message, "leave `layout` out", path=("layout",))
     hosts = pool.hosts or 1
     machine = check_machine(name, pool.machine) if pool.machine and not own else pool.machine
     each = None if own else machine_chips(name, machine)
@@ -356,7 +396,25 @@ def _counted_unit(pool: Pool, name: str, counted: int | None, own: bool) -> dict
 
 
 def doubts(fleet: Fleet) -> list[Flaw]:
-    """What is legal but doubtful: quotas for hardware that no pool has."""
+    """What is legal but doubtful: quotas for hardware that no pool has, flex-start where no provider offers it."""
+    return [*_unused_quotas(fleet), *_no_flex_start(fleet)]
+
+
+def _no_flex_start(fleet: Fleet) -> list[Flaw]:
+    return [
+        Flaw(
+            "no-flex-start",
+            f"machines {pool.machine} are not offered as flex-start",
+            path=("pools", index, "market"),
+        )
+        for index, pool in enumerate(fleet.pools)
+        if pool.market == "flex-start" and pool.machine and pool.accelerator not in fleet.accelerators
+        for machine in hardware.accelerator(pool.accelerator).machines
+        if machine.name == pool.machine and machine.flex_start is False
+    ]
+
+
+def _unused_quotas(fleet: Fleet) -> list[Flaw]:
     has = {pool.accelerator for pool in fleet.pools}
     return [
         Flaw(

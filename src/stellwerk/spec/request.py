@@ -1,4 +1,4 @@
-"""One acceptable hardware choice: `tpu-v6e:4x4*2@spot`, `h100:16`, `cpu:2`, or the same as a mapping."""
+"""One acceptable hardware choice: `tpu-v6e:4x4*2@spot`, `tpu-v6e:4x4*1..4`, `h100:16`, `cpu:2`, or as a mapping."""
 
 from __future__ import annotations
 
@@ -22,17 +22,18 @@ from stellwerk.hardware import HardwareError, Shape
 from stellwerk.spec.plain import is_mapping
 from stellwerk.spec.problems import Flaw, Flaws, allowed, did_you_mean, listed, shown
 from stellwerk.spec.shapes import assumed, check_machine, machine_chips, readings, resolved
+from stellwerk.spec.slices import MOST_SLICES, SliceRange, Slices, parse_slices
 from stellwerk.spec.values import Duration, Text, Whole
 from stellwerk.spec.wording import Declared, flaws_of, hardware_flaw
 
 Market = Literal["on-demand", "spot", "reserved", "flex-start"]
 MARKETS: tuple[str, ...] = ("on-demand", "spot", "reserved", "flex-start")
 SHORT_FORM = (
-    r"^\s*[A-Za-z0-9][A-Za-z0-9._ -]*:\s*[0-9]+(\s*[xX]\s*[0-9]+){0,2}(\s*\*\s*[0-9]+)?"
+    r"^\s*[A-Za-z0-9][A-Za-z0-9._ -]*:\s*[0-9]+(\s*[xX]\s*[0-9]+){0,2}(\s*\*\s*[0-9]+(\s*\.\.\s*[0-9]+)?)?"
     r"\s*(@\s*(on-demand|spot|reserved|flex-start)\s*)?$"
 )
 
-_LARGEST = 10_000_000
+_LARGEST = MOST_SLICES
 _TOPOLOGY = re.compile(r"[0-9]+(?:x[0-9]+){1,2}")
 _NO_CONTEXT: Mapping[str, Any] = {}
 
@@ -45,8 +46,10 @@ class Option(Declared):
         examples=["tpu-v6e", "h100"],
     )
     topology: Text | None = Field(None, description="The shape of one TPU slice.", examples=["4x4"])
-    slices: Whole | None = Field(
-        None, ge=1, le=_LARGEST, description="How many TPU slices; 1 unless said.", examples=[2]
+    slices: Slices | None = Field(
+        None,
+        description="How many TPU slices, 1 unless said; {min: 1, max: 4} for as many as are free.",
+        examples=[2],
     )
     count: Whole | None = Field(None, ge=1, le=_LARGEST, description="How many GPUs, or CPUs, in all.", examples=[16])
     machine: Text | None = Field(None, description="A machine type, where it matters.", examples=["ct6e-standard-4t"])
@@ -105,8 +108,20 @@ class Option(Declared):
     @property
     def short(self) -> str:
         """The short form, in the one spelling that is shown everywhere."""
-        size = f"{self.topology}*{self.slices}" if (self.slices or 1) > 1 else self.topology or str(self.count)
+        size = self.topology or str(self.count)
+        if self.elastic or self.fewest > 1:
+            size = f"{size}*{self.slices}"
         return f"{self.accelerator}:{size}" + (f"@{self.market}" if self.market else "")
+
+    @property
+    def elastic(self) -> SliceRange | None:
+        """The range of slices of an elastic option; None for one that has a fixed number."""
+        return self.slices if isinstance(self.slices, SliceRange) else None
+
+    @property
+    def fewest(self) -> int:
+        """Slices that the option needs to start; 1 where there are no slices."""
+        return self.slices.min if isinstance(self.slices, SliceRange) else self.slices or 1
 
     @property
     def readings(self) -> tuple[Shape, ...]:
@@ -120,16 +135,16 @@ class Option(Declared):
 
     @property
     def chips(self) -> int:
-        """All chips of the option: over all slices, or the count."""
+        """All chips of the option: over all slices (of an elastic one the fewest), or the count."""
         shape = self.shape
-        return shape.chips * (self.slices or 1) if shape else self.count or 0
+        return shape.chips * self.fewest if shape else self.count or 0
 
     @property
     def hosts(self) -> int | None:
         """All hosts of the option; None for a count of chips on no named machine, where the pool decides."""
         shape = self.shape
         if shape:
-            return shape.hosts * (self.slices or 1)
+            return shape.hosts * self.fewest
         each = machine_chips(self.accelerator, self.machine)
         return math.ceil(self.chips / each) if each else None
 
@@ -140,9 +155,12 @@ class Option(Declared):
         text = {
             "type": "string",
             "pattern": SHORT_FORM,
-            "examples": ["tpu-v6e:4x4", "tpu-v6e:2x4*2@spot", "h100:16", "cpu:2"],
+            "examples": ["tpu-v6e:4x4", "tpu-v6e:2x4*2@spot", "tpu-v6e:4x4*1..4", "h100:16", "cpu:2"],
         }
-        text["description"] = "ACCELERATOR:TOPOLOGY[*SLICES][@MARKET] for TPUs, ACCELERATOR:COUNT[@MARKET] else."
+        words = (
+            "ACCELERATOR:TOPOLOGY[*SLICES][@MARKET] for TPUs (SLICES: N or MIN..MAX), ACCELERATOR:COUNT[@MARKET] else."
+        )
+        text["description"] = words
         title, description = full.pop("title", "Option"), full.pop("description", "")
         return {"title": title, "description": description, "anyOf": [text, full]}
 
@@ -187,14 +205,10 @@ def _split_size(text: str, start: int, end: int, fields: dict[str, Any], offsets
     star = text.find("*", start, end) if "*" in text[start:end] else end
     size = re.sub(r"\s*x\s*", "x", take("topology", start, star).lower())
     if star < end:
-        slices = take("slices", star + 1, end)
-        if not _digits(slices):
-            raise Flaw(
-                "slices",
-                f"{shown(slices)} is not a number of slices; allowed is a whole number",
-                offset=offsets["slices"],
-            )
-        fields["slices"] = int(slices)
+        try:
+            fields["slices"] = parse_slices(take("slices", star + 1, end))
+        except Flaw as flaw:
+            raise Flaw(flaw.code, flaw.message, flaw.mend, offset=offsets["slices"]) from None
     if _digits(size):
         fields["count"], offsets["count"] = int(size), offsets.pop("topology")
         del fields["topology"]
@@ -313,7 +327,7 @@ def _shape_asked(name: str, chips: int | None, key: str) -> Flaw:
 def _counted(option: Option, size: int | None) -> int:
     """The chips that were probably meant by a topology or by slices of something that has neither."""
     sides = [int(side) for side in (option.topology or "").split("x") if _digits(side)]
-    return (size or (math.prod(sides) if sides else 8)) * (option.slices or 1)
+    return (size or (math.prod(sides) if sides else 8)) * option.fewest
 
 
 def _resolved_count(option: Option, name: str, chips: int | None, own: bool) -> dict[str, Any]:

@@ -141,6 +141,9 @@ def _option(raw: Any, context: _Context) -> Option:
 
 def _role_option(raw: Any, context: _Context) -> Option:
     option = _option(raw, context)
+    if option.elastic:
+        message = f"{option.elastic} slices are for a workload without roles; roles start together, at one size"
+        raise Flaw("elastic", message, f"write for example slices: {option.fewest}", path=("slices",))
     for key in _OWN_KEYS:
         if getattr(option, key) is not None:
             raise Flaw(

@@ -21,7 +21,7 @@ _ELSEWHERE = {
     "workdir": "working_dir", "directory": "working_dir", "max_retries": "retries", "tenant": "queue",
     "timeout": "limits", "duration": "runtime", "spot": "market", "num_slices": "slices", "shape": "topology",
     "num_hosts": "hosts", "num_of_hosts": "hosts", "type": "kind", "machine_type": "machine",
-    "quotas": "quota",
+    "quotas": "quota", "preemption": "preempt", "group": "cohort",
     "replicas": "units", "num_workers": "hosts", "instance_type": "machine", "max": "units", "min": "units",
 }  # fmt: skip
 _MOST_LISTED = 12

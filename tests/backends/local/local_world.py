@@ -58,7 +58,7 @@ class World:
         pool = fleet.pools[0]
         units = (f"{pool.name}-{number}" for number in range(part.count))
         grants = tuple(Grant("main", n, pool.name, unit, 1, pool.chips, pool.hosts) for n, unit in enumerate(units))
-        declared = {"entrypoint": list(entrypoint), "working_dir": str(self.home), **declaration}
+        declared = {"entrypoint": list(entrypoint), "working_dir": str(self.home / "code"), **declaration}
         command = StartAttempt(KEY, 1, 0, grants)
         self.backend.launch(Launch(command, "test", kind, Option("short", (part,)), declared, fleet))
         return grants

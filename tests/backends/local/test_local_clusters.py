@@ -4,6 +4,7 @@ import asyncio
 import json
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -11,9 +12,10 @@ from local_world import KEY, World, world
 
 from stellwerk.backends.local.folder import attempt_folder
 from stellwerk.backends.local.journal import read
-from stellwerk.scheduling.commands import ProvisionUnit, RecycleUnit, ReleaseUnit
+from stellwerk.scheduling.commands import ProvisionUnit, RecycleUnit, ReleaseUnit, ResizeAttempt
 from stellwerk.scheduling.events import (
     AttemptEnded,
+    AttemptResized,
     AttemptStarted,
     CheckpointReported,
     DrainNoticed,
@@ -41,6 +43,8 @@ assert (count, epochs) == (4, "7"), (count, epochs)
 me = stellwerk.current()
 assert me.units == units and me.hosts == 1 and me.emulated
 me.report(step=5, checkpoint=str(me.checkpoint_dir / "5"))
+with open("output.txt", "w") as file:
+    file.write("kept")
 print("driver is done")
 """
 
@@ -73,13 +77,43 @@ ray.init()
 raise RuntimeError("no such luck")
 """
 
+RESTARTS = """
+import ray, stellwerk, sys, time
+ray.init()
+me = stellwerk.current()
+count = sum(1 for node in ray.nodes() if node["Alive"] and "TPU" in node["Resources"])
+print(f"FOUND {me.attempt} {me.slices} {me.hosts} {count} {' '.join(me.units)}", flush=True)
+me.report(step=me.slices, checkpoint=f"at-{me.slices}")
+while me.slices < 2 and not me.should_stop():
+    time.sleep(0.05)
+sys.exit(75 if me.slices < 2 else 0)
+"""
+
+LEAVES_SLOWLY = """
+import os, pathlib, ray, stellwerk, time
+ray.init()
+me = stellwerk.current()
+me.report(step=me.slices, checkpoint="begun")
+while not me.leaving():
+    time.sleep(0.05)
+me.report(step=0, checkpoint="told")
+while not pathlib.Path(os.environ["GATE"]).exists():
+    time.sleep(0.05)
+me.let_go()
+while stellwerk.current().slices > 1:
+    time.sleep(0.05)
+me.report(step=stellwerk.current().slices, checkpoint="left")
+time.sleep(600)
+"""
+
 V6E_2X2 = Part("main", "tpu-v6e", "2x2", 4)
 V6E_2X4 = Part("main", "tpu-v6e", "2x4", 8, machine="ct6e-standard-4t")
 CPU = Part("main", "cpu", None, 1)
 
 
 def _script(home: Path, text: str) -> str:
-    (home / "script.py").write_text(text)
+    (home / "code").mkdir()
+    (home / "code" / "script.py").write_text(text)
     return "script.py"
 
 
@@ -94,6 +128,8 @@ def test_a_job_on_one_slice(tmp_path: Path):
             assert one.events[1].step == 5
             assert "driver is done" in one.log("driver")
             assert "on the host" in one.log("tpu-v6e-2x2-0-host-0")
+            assert (attempt_folder(tmp_path, KEY, 1).work / "output.txt").read_text() == "kept"
+            assert [path.name for path in (tmp_path / "code").iterdir()] == ["script.py"]
             one.assert_nothing_left()
 
     asyncio.run(job())
@@ -138,6 +174,72 @@ def _check_hosts(log: str, unit: str) -> None:
     assert [node["resources"].get("TPU-v6e-8-head") for node in nodes] == [1, None]
     (head,) = [node for node in found["nodes"] if "TPU" not in node["resources"]]
     assert "CPU" not in head["resources"]
+
+
+def test_a_training_is_started_anew_in_its_attempt_when_it_grows(tmp_path: Path):
+    async def job() -> None:
+        async with world(tmp_path) as one:
+            (grant,) = one.launch(V6E_2X2, [_script(tmp_path, RESTARTS)], kind="train")
+            await one.until(CheckpointReported)
+            other = replace(grant, group=1, unit=grant.unit.replace("-0", "-1"))
+            order = ResizeAttempt(KEY, 1, 1, (grant, other))
+            one.backend.execute(order)
+            one.backend.execute(order)
+            end = await one.until(AttemptEnded)
+            assert (end.outcome, end.exit_code) == ("succeeded", 0), one.log("driver")
+            assert [event.resize for event in one.events if isinstance(event, AttemptResized)] == [1]
+            assert [event.step for event in one.events if isinstance(event, CheckpointReported)] == [1, 2]
+            found = [line for line in one.log("driver").splitlines() if line.startswith("FOUND")]
+            assert found == [f"FOUND 1 1 1 1 {grant.unit}", f"FOUND 1 2 2 2 {grant.unit} {other.unit}"]
+            one.assert_nothing_left()
+
+    asyncio.run(job())
+
+
+def test_a_resize_goes_on_while_no_controller_is_there_and_is_told_once(tmp_path: Path):
+    try:
+        order = asyncio.run(_resize_part_one(tmp_path))
+        (tmp_path / "gate").touch()
+        asyncio.run(_resize_part_two(tmp_path, order))
+    finally:
+        World(tmp_path).bury()
+
+
+async def _resize_part_one(home: Path) -> ResizeAttempt:
+    one = World(home)
+    await one.backend.open(one.report)
+    gate = {"GATE": str(home / "gate")}
+    grants = one.launch(replace(V6E_2X2, count=2), [_script(home, LEAVES_SLOWLY)], env=gate)
+    await one.until(CheckpointReported)
+    order = ResizeAttempt(KEY, 1, 1, grants[1:])
+    one.backend.execute(order)
+    await one.until(CheckpointReported, lambda event: event.uri == "told")
+    await one.backend.close()
+    return order
+
+
+async def _resize_part_two(home: Path, order: ResizeAttempt) -> None:
+    one = World(home)
+    try:
+        assert [(found.workload, found.attempt) for found in await one.backend.open(one.report)] == [(KEY, 1)]
+        one.backend.execute(order)
+        one.backend.execute(ReleaseUnit("gone-0", 1))
+        await one.until(UnitGone)
+        await one.until(CheckpointReported, lambda event: event.uri == "left")
+        (resized,) = [event for event in one.events if isinstance(event, AttemptResized)]
+        assert resized.resize == 1
+        one.backend.execute(ReleaseUnit("tpu-v6e-2x2-0", 1))
+        assert (await one.until(UnitGone, lambda event: event.unit == "tpu-v6e-2x2-0")).incarnation == 1
+        assert not any(isinstance(event, AttemptEnded) for event in one.events)
+        one.backend.execute(
+            ResizeAttempt(KEY, 1, 2, (order.grants[0], replace(order.grants[0], group=1, unit="other-0")))
+        )
+        one.stop(grace=0.0)
+        end = await one.until(AttemptEnded)
+        assert (end.outcome, end.cause) == ("stopped", "stopped-by-user")
+        one.assert_nothing_left()
+    finally:
+        await one.backend.close()
 
 
 def test_a_users_exception_is_the_users(tmp_path: Path):

@@ -27,6 +27,10 @@ def _fleet(*parts: Part) -> Fleet:
     return Fleet(capacity.default_fleet(parts))
 
 
+def _pools(fleet: Fleet) -> dict[str, Pool]:
+    return {pool.name: pool for pool in fleet.pools}
+
+
 def _grants(pool: Pool, count: int) -> tuple[Grant, ...]:
     return tuple(Grant("main", n, pool.name, f"{pool.name}-{n}", 1, pool.chips, pool.hosts) for n in range(count))
 
@@ -43,7 +47,7 @@ def _value(arguments: list[str], name: str) -> str:
 
 def test_tpu_hosts_have_the_environment_of_the_real_ones():
     fleet = _fleet(V6E)
-    hosts = plan_hosts(held_units(_grants(fleet.pools[0], 2), fleet), "127.3.4.1")
+    hosts = plan_hosts(held_units(_grants(fleet.pools[0], 2), _pools(fleet)), "127.3.4.1")
     units = [f"tpu-v6e-4x4-ct6e-standard-4t-{number}" for number in (0, 1)]
     assert [host.name for host in hosts] == [f"{unit}-host-{index}" for unit in units for index in range(4)]
     assert [host.address for host in hosts] == [f"127.3.4.{n}" for n in range(2, 10)]
@@ -61,7 +65,7 @@ def test_gpu_hosts_name_their_type_and_share_a_machine_by_cells():
     pool = Pool("p", "h100", None, "a3-highgpu-8g", 8, 1, 4, emulated=True)
     cells = [Grant("a", 0, "p", "p-0", 3, 2, 1), Grant("b", 0, "p", "p-0", 3, 1, 1)]
     grants = [*cells, Grant("b", 1, "p", "p-1", 1, 8, 1)]
-    first, second = plan_hosts(held_units(grants, Fleet((pool,))), "127.1.1.1")
+    first, second = plan_hosts(held_units(grants, {"p": pool}), "127.1.1.1")
     assert (first.unit, first.incarnation, first.devices, second.devices) == ("p-0", 3, 3, 8)
     assert _value(first.args, "num-gpus") == "3"
     assert json.loads(_value(first.args, "resources")) == {"accelerator_type:H100": 1}
@@ -71,7 +75,7 @@ def test_gpu_hosts_name_their_type_and_share_a_machine_by_cells():
 
 def test_cpu_hosts_have_exactly_the_cpus():
     fleet = _fleet(Part("main", "cpu", None, 2))
-    (host,) = plan_hosts(held_units(_grants(fleet.pools[0], 1), fleet), "127.1.1.1")
+    (host,) = plan_hosts(held_units(_grants(fleet.pools[0], 1), _pools(fleet)), "127.1.1.1")
     assert _value(host.args, "num-cpus") == "2"
     assert _value(host.args, "num-gpus") == "0"
     assert host.env["JAX_NUM_CPU_DEVICES"] == "2"
@@ -82,7 +86,7 @@ def test_every_tpu_shape_can_be_planned(chip):
     for reading in chip.shapes[:12]:
         pool = Pool("p", chip.name, reading.topology, reading.machine, reading.chips, reading.hosts, 1, emulated=True)
         grant = Grant("main", 0, "p", "p-0", 1, reading.chips, reading.hosts)
-        hosts = plan_hosts(held_units([grant], Fleet((pool,))), "127.1.1.1")
+        hosts = plan_hosts(held_units([grant], {"p": pool}), "127.1.1.1")
         assert sum(host.devices for host in hosts) == reading.chips
         assert len({host.address for host in hosts}) == reading.hosts
 

@@ -77,12 +77,14 @@ class LocalBackend:
         match command:
             case cmd.StopAttempt():
                 self._stop(command)
+            case cmd.ResizeAttempt():
+                self._resize(command)
             case cmd.ProvisionUnit(pool, unit, incarnation):
                 self._soon(ev.UnitAppeared(time.time(), pool, unit, incarnation))
             case cmd.ReleaseUnit() | cmd.RecycleUnit():
                 self._waiting.append(command)
                 asyncio.get_running_loop().call_soon(self._settle_units)
-            case cmd.StartAttempt() | cmd.ResizeAttempt() | cmd.WakeAt():
+            case cmd.StartAttempt() | cmd.WakeAt():
                 raise TypeError(f"{type(command).__name__} is not for a backend's execute")
 
     def chaos(self, kind: str, unit: str, incarnation: int, host: int | None = None) -> None:
@@ -90,10 +92,11 @@ class LocalBackend:
         if kind == "preempt":
             self._preempt(unit, incarnation)
             return
+        struck = False
         for watch in self._holders(unit, incarnation):
-            names = watch.hosts(unit)
-            watch.order("kill", hosts=names if kind == "kill-unit" or host is None else names[host : host + 1])
-        if not self._holders(unit, incarnation):
+            names = watch.hosts(unit, None if kind == "kill-unit" else host)
+            struck = (bool(names) and watch.order("kill", hosts=names)) or struck
+        if not struck:
             detail = f"chaos {kind}"
             self._soon(ev.HostChanged(time.time(), unit, incarnation, host or 0, up=False, detail=detail))
 
@@ -148,6 +151,9 @@ class LocalBackend:
             case "host-lost":
                 unit, incarnation, host = record["unit"], record["incarnation"], record["index"]
                 self._report(ev.HostChanged(at, unit, incarnation, host, up=False, detail=record["detail"]))
+            case "resized":
+                self._report(ev.AttemptResized(at, workload, attempt, record["resize"]))
+                self._settle_units()
             case "ended":
                 outcome, cause = cast("Outcome", record["outcome"]), cast("Cause | None", record["cause"])
                 message, code = record["message"], record["exit_code"]
@@ -166,6 +172,12 @@ class LocalBackend:
                 self._soon(ev.AttemptEnded(time.time(), command.workload, command.attempt, "stopped", command.cause))
             return
         self._run(watch.stop(command.cause, command.grace))
+
+    def _resize(self, command: cmd.ResizeAttempt) -> None:
+        """Hand the order to the keeper; an attempt that is not watched is over, and its end answers."""
+        watch = self._watches.get((command.workload, command.attempt))
+        if watch is not None:
+            self._run(watch.resize(command))
 
     def _settle_units(self) -> None:
         """Answer for the units of which nothing is left."""

@@ -11,10 +11,12 @@ import json
 import os
 import random
 import shutil
+import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Mapping
+import time
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,6 +27,9 @@ STARTS = 3
 """How often one node is tried: another process may have taken a port in between."""
 
 _PORTS = range(20_000, 32_000)
+_LEAVE_S = 3.0
+"""How long the raylets of hosts that are given back may take to leave the cluster by themselves."""
+_STEP_S = 0.02
 
 
 class StartFailed(Exception):
@@ -44,14 +49,18 @@ class Cluster:
         self.released = False
         self.up: set[str] = set()
         self.pids: dict[int, str] = {}
-        self._starter = subprocess.Popen(
-            [sys.executable, "-m", "stellwerk.backends.local.ray_start"],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=(logs / "start.log").open("ab"),
-            env=self._env | plan["protected"],
-            cwd="/",
-        )
+        self._starter = self._new_starter()
+
+    def _new_starter(self) -> subprocess.Popen[bytes]:
+        with (self._logs / "start.log").open("ab") as log:
+            return subprocess.Popen(
+                [sys.executable, "-m", "stellwerk.backends.local.ray_start"],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                env=self._env | self._plan["protected"],
+                cwd="/",
+            )
 
     @property
     def address(self) -> str:
@@ -104,6 +113,37 @@ class Cluster:
         for name in self._hosts:
             self._start_host(name)
 
+    @property
+    def movable(self) -> bool:
+        """Whether hosts can be added now: the last starter still takes orders, or is quite gone."""
+        return self.released or not self._closed
+
+    def add_hosts(self, hosts: Iterable[dict[str, Any]]) -> bool:
+        """Order more hosts; True when it took a new starter, whose answers come from a new `fileno`."""
+        fresh = self.released
+        if fresh:
+            self._starter, self._buffer, self.released = self._new_starter(), b"", False
+        for host in hosts:
+            self._hosts[host["name"]] = host
+            self._tries.pop(host["name"], None)
+            self._start_host(host["name"])
+        return fresh
+
+    def remove_hosts(self, names: Iterable[str]) -> None:
+        """End some hosts: their raylets leave the cluster in order, then nothing of them remains."""
+        going = [name for name in names if name in self._hosts]
+        raylets = [pid for pid, name in self.pids.items() if name in going]
+        self.pids = {pid: name for pid, name in self.pids.items() if name not in going}
+        processes.kill(raylets, signal.SIGTERM)
+        until = time.monotonic() + _LEAVE_S
+        while any(processes.alive(pid) for pid in raylets) and time.monotonic() < until:
+            time.sleep(_STEP_S)
+        for name in going:
+            host = self._hosts.pop(name)
+            self.up.discard(name)
+            processes.sweep(lambda name=name: self.processes_of(name), reap=False)
+            shutil.rmtree(self._folder(host), ignore_errors=True)
+
     def handle(self) -> list[str]:
         """Read the starter's answers; names of the nodes that came up. Raises StartFailed."""
         raw = os.read(self.fileno(), 65536)
@@ -123,6 +163,13 @@ class Cluster:
         if self._starter.stdin is not None:
             self._starter.stdin.close()
 
+    @property
+    def _closed(self) -> bool:
+        return self._starter.stdin is None or self._starter.stdin.closed
+
+    def _folder(self, host: Mapping[str, Any]) -> Path:
+        return self._run_dir / f"h{host['number']}"
+
     def died(self, pid: int) -> str | None:
         """The node whose raylet (or GCS) a dead process was, or None."""
         return self.pids.pop(pid, None)
@@ -132,17 +179,17 @@ class Cluster:
         return processes.marked(processes.HOST_MARKER, f"{self._plan['marker']}/{host}")
 
     def host(self, name: str) -> dict[str, Any]:
-        """A host of the plan."""
+        """A host of the attempt."""
         return self._hosts[name]
 
     @property
     def hosts(self) -> list[dict[str, Any]]:
-        """All hosts of the plan."""
+        """All hosts that there are now, or are being started."""
         return list(self._hosts.values())
 
     def _start_host(self, name: str) -> None:
         host = self._hosts[name]
-        folder = self._run_dir / f"h{self._plan['hosts'].index(host)}"
+        folder = self._folder(host)
         self._link_logs(folder, name)
         arguments = [f"--address={self.address}", "--include-log-monitor=false", *host["args"]]
         self._order(name, [*arguments, *_node(host["address"], folder, free_ports(4))], host["env"])
@@ -188,8 +235,7 @@ class Cluster:
         if self._tries[name] >= STARTS or name == HEAD:
             raise StartFailed(f"Ray node {name} did not start: {_tail(self._logs / 'start.log')}")
         processes.sweep(lambda: self.processes_of(name), reap=False)
-        folder = self._run_dir / f"h{self._plan['hosts'].index(self._hosts[name])}"
-        shutil.rmtree(folder, ignore_errors=True)
+        shutil.rmtree(self._folder(self._hosts[name]), ignore_errors=True)
         self._start_host(name)
 
     def _note_processes(self, name: str) -> None:

@@ -1,7 +1,9 @@
 """Where an attempt keeps what lasts: `workloads/KEY/attempt-N` in the state folder.
 
 `plan.json` (what to run; it has the token, 0600), `keeper.lock` (held while the keeper lives), `journal.jsonl`,
-`acked` (the last record that the controller has made its own), `reports.jsonl`, `drain.json`, `outcome.json`, `logs/`.
+`acked` (the last record that the controller has made its own), `reports.jsonl`, `drain.json`, `allocation.json` (what
+is held now, and what is about to be left, once it was resized), `released` (the code has left that), `outcome.json`,
+`logs/`, and `work/`: the attempt's own copy of the bundle, where its code runs and what it writes there stays.
 Beside the attempts lies `checkpoints/`, which they share. Sockets and Ray's own files need short paths and are in
 `/tmp/sw-XXXXXXXX`, which the plan names.
 """
@@ -32,8 +34,11 @@ class AttemptFolder:
         self.lock = path / "keeper.lock"
         self.reports = path / "reports.jsonl"
         self.drain = path / "drain.json"
+        self.allocation = path / "allocation.json"
+        self.released = path / "released"
         self.outcome = path / "outcome.json"
         self.logs = path / "logs"
+        self.work = path / "work"
 
     @property
     def workload(self) -> str:
@@ -90,6 +95,17 @@ class AttemptFolder:
     def write_drain(self, deadline: float, reason: str) -> None:
         """Tell the code of the attempt that it has to leave before `deadline` (epoch seconds)."""
         self._write("drain.json", json.dumps({"deadline": deadline, "reason": reason, "at": time.time()}))
+
+    def write_allocation(self, allocation: Mapping[str, Any]) -> None:
+        """Tell the code of the attempt what it holds, and what of it is about to be left."""
+        self._write("allocation.json", json.dumps(allocation))
+
+    def let_go(self, resize: int) -> bool:
+        """Whether the code has left what it was told to leave by this order."""
+        try:
+            return self.released.read_text().strip() == str(resize)
+        except OSError:
+            return False
 
     def _write(self, name: str, text: str) -> None:
         part = self.path / f".{name}.{os.getpid()}"

@@ -4,10 +4,12 @@
 the keeper needs it for nothing. It reads `plan.json`, appends to `journal.jsonl`, and listens on a Unix socket. A
 connection gets a byte for every new record and may give orders, a JSON line each:
 `{"op": "stop", "cause", "grace"}`, `{"op": "kill", "hosts": [NAME, ...]}`,
-`{"op": "command", "id", "argv", "env", "cwd"}`.
+`{"op": "command", "id", "argv", "env", "cwd"}`,
+`{"op": "resize", "resize", "hosts", "units", "context", "grace"}` (see `resizing`).
 
 Records: `began`, `ready` (the cluster is whole), `started` (the entrypoint has begun), `checkpoint`, `host-lost`,
-`command`, `command-ended`, `stopping`, and at the end, when every process and every temporary file is gone, `ended`.
+`command`, `command-ended`, `resizing`, `resized`, `stopping`, and at the end, when every process and every temporary
+file is gone, `ended`.
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ from stellwerk.backends.local.folder import AttemptFolder
 from stellwerk.backends.local.follow import HostLog, Reports
 from stellwerk.backends.local.journal import Journal
 from stellwerk.backends.local.outcomes import Ending, driver_ending, lost_ending, stop_ending
+from stellwerk.backends.local.resizing import IN_PLACE, Resizing
 
 POLL_S = 0.5
 LOST_PATIENCE_S = 20.0
@@ -59,11 +62,15 @@ class Keeper:
         self._driver: subprocess.Popen[bytes] | None = None
         self._commands: dict[int, tuple[str, subprocess.Popen[bytes]]] = {}
         self._followed: list[HostLog] = []
+        self._known_logs: set[str] = set()
         self._reports = Reports(folder.reports)
         self._lost: list[str] = []
         self._stop: dict[str, Any] | None = None
         self._deadline: float | None = None
-        self._ready = self._terminated = False
+        self._ready = self._started = self._terminated = False
+        self._resizes = 0
+        self._wanted: dict[str, Any] | None = None
+        self._resizing: Resizing | None = None
         self._oom_kills = processes.oom_kills()
         self._ending: Ending | None = None
 
@@ -85,19 +92,29 @@ class Keeper:
         self._record("ended", **self._ending.to_json())
 
     def _begin(self) -> None:
+        self._unpack()
         self._cluster = Cluster(self._plan, self._run_dir, self._folder.logs, self._env)
         self._selector.register(self._cluster, selectors.EVENT_READ, self._on_cluster)
         self._cluster.start_head()
 
+    def _unpack(self) -> None:
+        """A copy of the bundle for this attempt alone: what its code writes beside itself changes no other attempt."""
+        if self._plan["bundle"] is None:
+            self._folder.work.mkdir(mode=0o700)
+        else:
+            shutil.copytree(self._plan["bundle"], self._folder.work, symlinks=True)
+
     def _turn(self) -> None:
         """Wait for something to happen, at most until the next poll, and deal with it."""
         timeout = POLL_S
-        if self._deadline is not None:
-            timeout = min(timeout, max(0.0, self._deadline - time.monotonic()))
+        for deadline in (self._deadline, self._resizing.deadline if self._resizing else None):
+            if deadline is not None:
+                timeout = min(timeout, max(0.0, deadline - time.monotonic()))
         for key, _ in self._selector.select(timeout):
             cast("Callable[[], None]", key.data)()
         self._reap()
         self._poll()
+        self._resize()
         if self._deadline is not None and time.monotonic() >= self._deadline and self._ending is None:
             self._on_deadline()
 
@@ -112,18 +129,24 @@ class Keeper:
                 self._follow(name)
         if cluster.complete and not self._ready:
             self._ready = True
-            cluster.release()
-            self._start_entrypoint(cluster)
+            self._resize()
+            if self._resizing is None and not self._started:
+                cluster.release()
+                self._start_entrypoint(cluster)
         if cluster.released:
             self._selector.unregister(cluster)
 
     def _start_entrypoint(self, cluster: Cluster) -> None:
+        self._started = True
         self._record("ready", address=cluster.address, dashboard=cluster.dashboard, token=self._plan["token_file"])
         if self._stop is not None:
             return
+        self._start_driver()
+        self._record("started")
+
+    def _start_driver(self) -> None:
         if self._plan["entrypoint"] is not None:
             self._driver = self._spawn(self._plan["entrypoint"], {}, self._plan["cwd"], "driver.log")
-        self._record("started")
 
     def _spawn(self, argv: list[str], env: dict[str, str], cwd: str, log: str) -> subprocess.Popen[bytes]:
         assert self._cluster is not None
@@ -140,6 +163,9 @@ class Keeper:
             )
 
     def _follow(self, name: str) -> None:
+        if name in self._known_logs:
+            return
+        self._known_logs.add(name)
         head_logs = self._run_dir / HEAD / "session_latest" / "logs"
         source = head_logs if name == HEAD else self._folder.logs / name
         self._followed.append(HostLog(source, self._folder.logs / f"{name}.log", None if name == HEAD else head_logs))
@@ -162,6 +188,8 @@ class Keeper:
                 self._on_node_death(name, code)
 
     def _on_driver(self, code: int) -> None:
+        if self._driver is not None:
+            self._driver.returncode, self._driver = code, None
         ending = driver_ending(self._folder.outcome, code, processes.oom_kills() > self._oom_kills)
         told = self._stop is not None and self._stop["grace"] > 0
         if self._stop is not None and (told or ending.outcome != "succeeded"):
@@ -169,6 +197,8 @@ class Keeper:
             ending = stop_ending(self._stop["cause"], ending)
         elif self._lost and ending.outcome != "succeeded":
             ending = lost_ending(self._lost)
+        elif self._leaves_for_restart(ending):
+            return
         self._ending = self._ending or ending
 
     def _on_node_death(self, name: str, code: int) -> None:
@@ -207,6 +237,79 @@ class Keeper:
         elif self._deadline is not None and not self._terminated:
             self._stop["grace"] = min(self._stop["grace"], grace)
             self._deadline = min(self._deadline, deadline)
+
+    def _order_resize(self, order: dict[str, Any]) -> None:
+        """Take an order to resize, unless it was taken before; it is carried out as soon as the cluster is whole."""
+        if int(order["resize"]) > self._resizes:
+            self._resizes, self._wanted = int(order["resize"]), order
+
+    def _resize(self) -> None:
+        """Take the next step of resizing, as far as it can be taken now; an attempt that ends is left as it is."""
+        if self._stop is not None or self._lost or not self._ready or self._ending is not None:
+            return
+        assert self._cluster is not None
+        if self._resizing is None and self._wanted is not None and self._cluster.movable:
+            order, self._wanted = self._wanted, None
+            self._begin_resize(self._cluster, order)
+        resizing = self._resizing
+        if resizing is not None and not resizing.moving and self._may_move(resizing):
+            self._move(self._cluster, resizing)
+        if resizing is not None and resizing.moving and self._cluster.complete:
+            self._settle(self._cluster, resizing)
+
+    def _begin_resize(self, cluster: Cluster, order: dict[str, Any]) -> None:
+        restart = self._driver is not None and self._plan["kind"] not in IN_PLACE
+        self._resizing = resizing = Resizing.of(order, cluster.hosts, restart=restart)
+        units = resizing.units_left(cluster.hosts)
+        self._record("resizing", resize=resizing.number, hosts=resizing.hosts, units=resizing.units, leaving=units)
+        runs = self._driver is not None or bool(self._commands)
+        if not (resizing.restart or (resizing.leaving and runs)):
+            return
+        resizing.deadline = time.monotonic() + resizing.grace
+        until, now = time.time() + resizing.grace, json.loads(self._plan["protected"]["STELLWERK_CONTEXT"])
+        self._folder.write_allocation(resizing.told(units, until, now))
+        if resizing.restart:
+            self._folder.write_drain(until, "resized")
+
+    def _may_move(self, resizing: Resizing) -> bool:
+        """Whether the notice is over. Code that does not leave in time is ended, and code that had to be, is gone."""
+        if resizing.deadline is None:
+            return True
+        late = time.monotonic() >= resizing.deadline
+        if not resizing.restart:
+            return late or self._folder.let_go(resizing.number) or (self._driver is None and not self._commands)
+        if self._driver is not None and late:
+            processes.kill([self._driver.pid], signal.SIGKILL if resizing.terminated else signal.SIGTERM)
+            resizing.terminated, resizing.deadline = True, time.monotonic() + TERM_PATIENCE_S
+        return self._driver is None
+
+    def _move(self, cluster: Cluster, resizing: Resizing) -> None:
+        resizing.moving, resizing.deadline = True, None
+        self._plan["protected"]["STELLWERK_CONTEXT"] = json.dumps(resizing.context)
+        cluster.remove_hosts(resizing.leaving)
+        if resizing.joining and cluster.add_hosts(resizing.joining):
+            self._selector.register(cluster, selectors.EVENT_READ, self._on_cluster)
+
+    def _settle(self, cluster: Cluster, resizing: Resizing) -> None:
+        """Everything stands as ordered: tell the code and the controller, and let it go on."""
+        self._resizing = None
+        self._folder.write_allocation(resizing.told((), None, None))
+        for left in (self._folder.released, self._folder.drain if resizing.restart else self._folder.released):
+            left.unlink(missing_ok=True)
+        cluster.release()
+        if not self._started:
+            self._start_entrypoint(cluster)
+        elif resizing.restart:
+            self._folder.outcome.unlink(missing_ok=True)
+            self._start_driver()
+        self._record("resized", resize=resizing.number, hosts=resizing.hosts, units=resizing.units)
+
+    def _leaves_for_restart(self, ending: Ending) -> bool:
+        """Whether a driver that ended has left because it is to be started anew; one that succeeded has finished."""
+        resizing = self._resizing
+        if resizing is None or not resizing.restart or resizing.moving:
+            return False
+        return ending.outcome != "succeeded" and ending.cause != "out-of-memory"
 
     def _order_kill(self, order: dict[str, Any]) -> None:
         if self._cluster is not None:
@@ -258,7 +361,12 @@ class Keeper:
         *lines, self._connections[connection] = (self._connections[connection] + raw).split(b"\n")
         for line in lines:
             order = json.loads(line)
-            {"stop": self._order_stop, "kill": self._order_kill, "command": self._order_command}[order["op"]](order)
+            {
+                "stop": self._order_stop,
+                "kill": self._order_kill,
+                "command": self._order_command,
+                "resize": self._order_resize,
+            }[order["op"]](order)
 
     def _record(self, kind: str, **fields: Any) -> None:
         self._journal.append(kind, **fields)

@@ -7,6 +7,7 @@ import os
 import secrets
 import sys
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from stellwerk.backends.local import hosts as host_plans
 from stellwerk.backends.local.folder import AttemptFolder, home_id, make_run_dir, network
 from stellwerk.backends.local.hosts import Held
 from stellwerk.backends.protocol import Launch
+from stellwerk.scheduling.model import Fleet, Pool
 
 _FOREIGN = ("RAY_", "TPU_", "MEGASCALE_", "STELLWERK_", "CUDA_VISIBLE_DEVICES", "VIRTUAL_ENV_PROMPT")
 """Variables of the controller that would mislead a node: they are about another cluster or this machine's hardware."""
@@ -29,7 +31,9 @@ def make_plan(home: Path, folder: AttemptFolder, launch: Launch, taken: Mapping[
 
     Raises KeyError when a grant's pool is not in the launch's fleet.
     """
-    held = host_plans.held_units(launch.command.grants, launch.fleet)
+    pools = {grant.pool: _pool(launch.fleet, grant.pool) for grant in launch.command.grants}
+    topologies = {part.role: part.topology for part in launch.option.parts}
+    held = host_plans.held_units(launch.command.grants, pools, topologies)
     mark = marker(home, folder.workload, folder.attempt)
     run_dir, address = make_run_dir(mark), network(mark)
     indices = _real_gpus(held, taken)
@@ -47,15 +51,30 @@ def make_plan(home: Path, folder: AttemptFolder, launch: Launch, taken: Mapping[
         "address": address,
         "object_store": host_plans.OBJECT_STORE_BYTES,
         "hosts": [host.to_json() for host in hosts],
-        "units": [[part.unit, part.incarnation] for part in held],
+        "units": units_of(held),
+        "pools": {name: asdict(pool) for name, pool in pools.items()},
+        "topologies": topologies,
         "gpus": indices,
         "base": _base_environment(),
         "driver_env": host_plans.jax_on_cpu(hosts[0].devices) if emulated and hosts else {},
         "env": dict(launch.declaration.get("env") or {}),
         "protected": _protected(str(run_dir / "token"), context),
-        "cwd": _working_folder(launch.declaration, folder),
+        "bundle": _bundle(launch.declaration),
+        "cwd": str(folder.work),
         "entrypoint": _entrypoint(launch, folder),
     }
+
+
+def units_of(held: Iterable[Held]) -> list[list[Any]]:
+    """Unit and incarnation of what is held, each once."""
+    return [[unit, incarnation] for unit, incarnation in {part.unit: part.incarnation for part in held}.items()]
+
+
+def _pool(fleet: Fleet, name: str) -> Pool:
+    pool = fleet.pool(name)
+    if pool is None:
+        raise KeyError(name)
+    return pool
 
 
 def _context(launch: Launch, held: Sequence[Held], per_host: int, folder: AttemptFolder) -> dict[str, Any]:
@@ -66,18 +85,16 @@ def _context(launch: Launch, held: Sequence[Held], per_host: int, folder: Attemp
         "name": launch.name,
         "attempt": launch.command.attempt,
         "kind": launch.kind,
-        "units": [part.unit for part in held],
         "accelerator": first.accelerator,
-        "topology": first.topology,
-        "slices": host_plans.slices(held),
-        "hosts": sum(part.hosts for part in held),
-        "chips": sum(part.chips for part in held),
+        "topology": held[0].topology,
         "chips_per_host": per_host,
         "emulated": all(part.pool.emulated for part in held),
         "option": launch.option.short,
         "checkpoint_dir": str(checkpoints),
         "drain_file": str(folder.drain),
         "reports_file": str(folder.reports),
+        "allocation_file": str(folder.allocation),
+        **host_plans.allocation(held),
     }
 
 
@@ -113,9 +130,9 @@ def _python_path(present: str) -> Iterable[str]:
     return parts if root in parts or "site-packages" in root else [root, *parts]
 
 
-def _working_folder(declaration: Mapping[str, Any], folder: AttemptFolder) -> str:
+def _bundle(declaration: Mapping[str, Any]) -> str | None:
     path = str(declaration.get("working_dir") or "")
-    return path if path and Path(path).is_dir() else str(folder.path)
+    return path if path and Path(path).is_dir() else None
 
 
 def _entrypoint(launch: Launch, folder: AttemptFolder) -> list[str] | None:

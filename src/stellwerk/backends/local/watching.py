@@ -16,6 +16,8 @@ from stellwerk.backends.local import processes
 from stellwerk.backends.local.folder import AttemptFolder
 from stellwerk.backends.local.journal import Journal, JournalReader, Record, ended, read
 from stellwerk.backends.local.outcomes import Ending
+from stellwerk.backends.local.resizing import resize_order
+from stellwerk.scheduling.commands import ResizeAttempt
 
 _APPEAR_S = 30.0
 """How long a new keeper may take until it listens."""
@@ -35,15 +37,20 @@ class Watch:
         self._keeper: int | None = None
         self.over = False
         self.results: dict[str, int | None] = {}
+        self.present: list[dict[str, Any]] = list(self.plan["hosts"])
+        """The hosts that the attempt has; while it is resized, also those that it had."""
+        self.numbers = len(self.present)
+        """The number of the next new host."""
+        self._units: dict[str, int] = dict(self.plan["units"])
 
     @property
     def units(self) -> dict[str, int]:
-        """Unit -> incarnation that the attempt holds."""
-        return dict(self.plan["units"])
+        """Unit -> incarnation that the attempt holds; while it is resized, also what it held."""
+        return self._units
 
-    def hosts(self, unit: str) -> list[str]:
-        """Names of a unit's hosts, in order."""
-        return [host["name"] for host in self.plan["hosts"] if host["unit"] == unit]
+    def hosts(self, unit: str, index: int | None = None) -> list[str]:
+        """Names of the hosts that the attempt has of a unit, in order; with `index` of that one alone."""
+        return [host["name"] for host in self.present if host["unit"] == unit and index in (None, host["index"])]
 
     def spawn(self) -> None:
         """Start the attempt's keeper, in a session of its own: it survives the controller."""
@@ -75,6 +82,14 @@ class Watch:
         """Give the order to stop, as soon as the keeper listens; one that is gone needs none."""
         while not self.over and not self.order("stop", cause=cause, grace=grace):
             if self._keeper_is_gone() and not self.folder.kept():
+                return
+            await asyncio.sleep(_STEP_S)
+
+    async def resize(self, command: ResizeAttempt) -> None:
+        """Give the order to resize, as soon as the keeper listens; the end of an attempt is told in any case."""
+        while not self.over:
+            order = resize_order(self.plan, self.present, self.numbers, command)
+            if self.order("resize", **order) or (self._keeper_is_gone() and not self.folder.kept()):
                 return
             await asyncio.sleep(_STEP_S)
 
@@ -116,12 +131,26 @@ class Watch:
 
     def _take(self) -> None:
         for record in self._reader.read():
-            if record["kind"] in ("command", "command-ended"):
-                self.results[record["id"]] = record.get("exit_code")
+            self.learn(record)
             if record["seq"] > self.folder.acked():
                 self._tell(self, record)
                 self.folder.ack(record["seq"])
             self.over = self.over or record["kind"] == "ended"
+
+    def learn(self, record: Record) -> None:
+        """Take a record into account."""
+        match record["kind"]:
+            case "command" | "command-ended":
+                self.results[record["id"]] = record.get("exit_code")
+            case "resizing":
+                known = {host["number"] for host in self.present}
+                self.present = [*self.present, *(host for host in record["hosts"] if host["number"] not in known)]
+                self.numbers = max(self.numbers, 1 + max((host["number"] for host in self.present), default=-1))
+                self._units = self._units | dict(record["units"])
+            case "resized":
+                self.present, self._units = list(record["hosts"]), dict(record["units"])
+            case _:
+                pass
 
     def _keeper_is_gone(self) -> bool:
         """Whether the keeper that was spawned here has ended; true too where none was."""

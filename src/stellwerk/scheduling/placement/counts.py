@@ -1,12 +1,11 @@
 """Whole units, and chips of a unit by count: the layout of TPU slices that are handed out whole and of GPU nodes.
 
 Formulation: `buckets[n]` is the set of available units with exactly `n` chips free. A cell of `c` chips goes to the
-unit that it leaves the least free: the lowest rank in the first bucket at or above `c` that is not empty; whole units
-come from the last bucket, lowest ranks first. A `plain` index breaks ties by age instead of rank: of units that a
-cell
-leaves equally free it takes the one that was idle last, and of idle units those that have been idle for longest.
-Every answer costs a few operations on whole numbers, for a pool of
-twelve thousand units about a microsecond each.
+unit that it leaves the least free (best fit), one of the first bucket at or above `c` that is not empty. Of units that
+are equally full it takes the one that was wholly idle last, so that those that have been cut for longer drain (of the
+`MOST_COMPARED` highest ranks); where only idle units are left it cuts the highest rank, while whole units are taken
+from the lowest up, which keeps cells and gangs apart. All of that follows from the state. Every answer costs a few
+operations on whole numbers, for a pool of twelve thousand units about a microsecond each.
 
 For forecasts two lists are kept sorted: when each unit is wholly free, and when each grant ends. A need for `n` whole
 units can be met when the n-th unit is free; a need for cells, when the grants that end in order have freed enough on
@@ -20,6 +19,7 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 
+from stellwerk.scheduling.frozen import twin
 from stellwerk.scheduling.model import Grant, Part, Pool
 from stellwerk.scheduling.placement.index import INF, Forecast, Need
 from stellwerk.scheduling.placement.units import natural, serves, units_for, units_needed
@@ -30,12 +30,18 @@ SHORTEST = 60.0
 
 UNAVAILABLE = -1
 
-MOST_COMPARED = 64
-"""Idle units that a plain index compares."""
+MOST_COMPARED = 16
+"""Equally full units of which it is looked up which was idle last."""
+
+_Grant = twin(Grant)
+
+Cell = tuple[UnitState, tuple[Grant, ...]]
+"""A unit, and the grant of one cell of it."""
 
 
 class CountIndex:
-    """Free chips of one pool by unit. `track` keeps what forecasts need; without it `earliest` knows nothing."""
+    """Free chips of one pool by unit. `track` keeps what forecasts need; without it `earliest` knows nothing. `plain`
+    makes no difference here."""
 
     def __init__(self, pool: Pool) -> None:
         self.pool, self.track, self.plain = pool, True, False
@@ -47,7 +53,7 @@ class CountIndex:
         self._bits: list[int] = []
         self._left: list[int] = []
         self._units: list[UnitState | None] = []
-        self._grants: list[dict[Need, tuple[Grant, ...]]] = []
+        self._cells: list[dict[Need, Cell]] = []
         self._buckets = [0] * (pool.chips + 1)
         self._free_at: list[float] = []
         self._frees: list[tuple[float, int]] = []
@@ -80,68 +86,98 @@ class CountIndex:
 
     def fit(self, need: Need, avoid: int = 0) -> tuple[Grant, ...] | None:
         """Grants for all groups of `need`, or None."""
-        if need.single:
-            if self.free < need.cell:
-                return None
-            for free in self._buckets[need.cell :]:
-                mask = free & ~avoid if avoid else free
-                if mask:
-                    low = mask & -mask
-                    rank = low.bit_length() - 1
-                    if self.plain and low != mask:
-                        rank = self._idle_last(mask)
-                    return self._grants[rank].get(need) or self._single(rank, need)
+        if not need.single:
+            return self._gang(need, avoid) if self.fits(need, avoid) else None
+        cell = left = need.cell
+        if self.free < cell:
             return None
-        return self._gang(need, avoid) if self.fits(need, avoid) else None
+        for free in self._buckets[cell:]:
+            mask = free & ~avoid if avoid else free
+            if mask:
+                rank = self._cut(mask, left)
+                return (self._cells[rank].get(need) or self._cell(rank, need))[1]
+            left += 1
+        return None
 
-    def _single(self, rank: int, need: Need) -> tuple[Grant, ...]:
-        made = (self._grant(rank, need, 0, need.cell),)
-        self._grants[rank][need] = made
+    def cut(self, need: Need) -> Cell | None:
+        """Take the cell that `fit` would find for `need`, which is a single one; None when there is none."""
+        cell = left = need.cell
+        buckets = self._buckets
+        for mask in buckets[cell:]:
+            if mask:
+                break
+            left += 1
+        else:
+            return None
+        rank = mask.bit_length() - 1
+        bit = self._bits[rank]
+        if bit != mask and left != self._chips:
+            rank = self._cut(mask, left)
+            bit = self._bits[rank]
+        buckets[left] = mask ^ bit
+        self._left[rank] = left = left - cell
+        buckets[left] |= bit
+        self.free -= cell
+        return self._cells[rank].get(need) or self._cell(rank, need)
+
+    def uncut(self, grant: Grant) -> UnitState | None:
+        """Give one grant back; None, and nothing is given back, when its unit cannot be handed out as it was."""
+        rank = self._rank.get(grant.unit, UNAVAILABLE)
+        unit = self._units[rank] if rank >= 0 else None
+        if unit is None or unit.incarnation != grant.incarnation:
+            return None
+        buckets, bit, chips = self._buckets, self._bits[rank], grant.chips
+        left = self._left[rank]
+        buckets[left] ^= bit
+        self._left[rank] = left = left + chips
+        buckets[left] |= bit
+        self.free += chips
+        return unit
+
+    def _cut(self, mask: int, left: int) -> int:
+        """Of the units in `mask`, with `left` chips free, the one that a cell is cut from."""
+        rank = mask.bit_length() - 1
+        if left == self._chips or not (mask := mask ^ self._bits[rank]):
+            return rank
+        units, best, compared = self._units, rank, 1
+        since = units[rank].idle_since  # pyright: ignore[reportOptionalMemberAccess]
+        while mask and compared < MOST_COMPARED:
+            rank = mask.bit_length() - 1
+            mask ^= self._bits[rank]
+            if units[rank].idle_since > since:  # pyright: ignore[reportOptionalMemberAccess]
+                best, since = rank, units[rank].idle_since  # pyright: ignore[reportOptionalMemberAccess]
+            compared += 1
+        return best
+
+    def _cell(self, rank: int, need: Need) -> Cell:
+        unit = self._units[rank]
+        assert unit is not None
+        made = self._cells[rank][need] = (unit, (self._grant(rank, need, 0, need.cell),))
         return made
 
     def _gang(self, need: Need, avoid: int) -> tuple[Grant, ...]:
         if not need.whole:
-            return self._cells(need, avoid)
-        ranks = iter(self._choose(self._buckets[self._chips] & ~avoid, need.units))
+            return self._many(need, avoid)
+        full = self._buckets[self._chips] & ~avoid
         grants: list[Grant] = []
         for group in range(need.count):
-            grants.extend(self._grant(next(ranks), need, group, self._chips) for _ in range(need.whole))
+            for _ in range(need.whole):
+                rank = (full & -full).bit_length() - 1
+                full ^= self._bits[rank]
+                grants.append(self._grant(rank, need, group, self._chips))
             if need.cell:
-                grants.append(self._grant(next(ranks), need, group, need.cell))
+                rank = full.bit_length() - 1
+                full ^= self._bits[rank]
+                grants.append(self._grant(rank, need, group, need.cell))
         return tuple(grants)
 
-    def _choose(self, full: int, count: int) -> list[int]:
-        """`count` of the ranks in `full`."""
-        ranks: list[int] = []
-        while full and len(ranks) < (max(count, MOST_COMPARED) if self.plain else count):
-            rank, full = _lowest(full)
-            ranks.append(rank)
-        if self.plain:
-            ranks.sort(key=self._idle_for)
-        return ranks[:count]
-
-    def _idle_for(self, rank: int) -> tuple[float, int]:
-        unit = self._units[rank]
-        return (unit.idle_since if unit is not None else 0.0, rank)
-
-    def _idle_last(self, mask: int) -> int:
-        """The rank in `mask` that was wholly idle last; the first of the lowest `MOST_COMPARED`."""
-        units, best, since, compared = self._units, 0, -INF, 0
-        while mask and compared < MOST_COMPARED:
-            low = mask & -mask
-            mask ^= low
-            unit = units[rank := low.bit_length() - 1]
-            if unit is not None and unit.idle_since > since:
-                best, since = rank, unit.idle_since
-            compared += 1
-        return best
-
-    def _cells(self, need: Need, avoid: int) -> tuple[Grant, ...]:
+    def _many(self, need: Need, avoid: int) -> tuple[Grant, ...]:
         buckets = [mask & ~avoid for mask in self._buckets]
         grants: list[Grant] = []
         for group in range(need.count):
             left = next(left for left in range(need.cell, self._chips + 1) if buckets[left])
-            rank, buckets[left] = _lowest(buckets[left])
+            rank = self._cut(buckets[left], left)
+            buckets[left] ^= self._bits[rank]
             buckets[left - need.cell] |= self._bits[rank]
             grants.append(self._grant(rank, need, group, need.cell))
         return tuple(grants)
@@ -150,18 +186,22 @@ class CountIndex:
         unit = self._units[rank]
         assert unit is not None
         hosts = unit.hosts if chips == unit.chips else max(1, -(-unit.hosts * chips // unit.chips))
-        return Grant(need.part.role, group, self.pool.name, unit.name, unit.incarnation, chips, hosts)
+        made = _Grant(need.part.role, group, self.pool.name, unit.name, unit.incarnation, chips, hosts)
+        made.__class__ = Grant
+        return made
+
+    def _shift(self, rank: int, chips: int) -> None:
+        """`chips` more of a unit are free (fewer, if negative)."""
+        left, bit, buckets = self._left[rank], self._bits[rank], self._buckets
+        buckets[left] ^= bit
+        self._left[rank] = left = left + chips
+        buckets[left] |= bit
+        self.free += chips
 
     def take(self, grants: tuple[Grant, ...], key: str, until: float, now: float) -> None:
         """The holder `key` has these, and is expected to end at `until`."""
-        lefts, buckets = self._left, self._buckets
         for grant in grants:
-            rank, chips = self._rank[grant.unit], grant.chips
-            bit, left = self._bits[rank], lefts[rank]
-            buckets[left] ^= bit
-            lefts[rank] = left = left - chips
-            buckets[left] |= bit
-            self.free -= chips
+            self._shift(self._rank[grant.unit], -grant.chips)
         if self.track:
             self._hold(grants, key, until, now)
 
@@ -172,11 +212,7 @@ class CountIndex:
             rank = self._rank.get(grant.unit, UNAVAILABLE)
             unit = self._units[rank] if rank >= 0 else None
             if unit is not None and unit.incarnation == grant.incarnation:
-                left = self._left[rank]
-                self._buckets[left] ^= self._bits[rank]
-                self._left[rank] = left - grant.chips
-                self._buckets[left - grant.chips] |= self._bits[rank]
-                self.free -= grant.chips
+                self._shift(rank, -grant.chips)
         self.note(grants, key, until, since)
 
     def note(self, grants: tuple[Grant, ...], key: str, until: float, now: float) -> None:
@@ -186,16 +222,11 @@ class CountIndex:
 
     def give(self, grants: tuple[Grant, ...], key: str) -> None:
         """The holder has left these."""
-        lefts, buckets = self._left, self._buckets
         for grant in grants:
             rank = self._rank.get(grant.unit, UNAVAILABLE)
             unit = self._units[rank] if rank >= 0 else None
             if unit is not None and unit.incarnation == grant.incarnation:
-                bit, left, chips = self._bits[rank], lefts[rank], grant.chips
-                buckets[left] ^= bit
-                lefts[rank] = left = left + chips
-                buckets[left] |= bit
-                self.free += chips
+                self._shift(rank, grant.chips)
         if self.track:
             self._unhold(key)
 
@@ -205,7 +236,7 @@ class CountIndex:
         self._remove(rank)
         left = unit.chips - sum(unit.held.values())
         self._units[rank], self._left[rank] = unit, left
-        self._grants[rank] = {}
+        self._cells[rank] = {}
         self._buckets[left] |= self._bits[rank]
         self.free += left
         self._available += 1
@@ -272,6 +303,12 @@ class CountIndex:
         chips = whole * self._chips or max((left for left, mask in enumerate(self._buckets) if mask), default=0)
         return chips, f"{chips} chips"
 
+    def fragmentation(self) -> float:
+        """How far the largest placeable group is from what the free chips would make, 0 to 1; 0 for whole slices."""
+        if self.pool.topology is not None or not self.free:
+            return 0.0
+        return 1 - self.largest()[0] / self.free
+
     def whole_free(self, avoid: int = 0) -> int:
         """Units that are wholly free, and not in `avoid`."""
         return (self._buckets[self._chips] & ~avoid).bit_count()
@@ -294,7 +331,7 @@ class CountIndex:
             self._bits.append(1 << rank)
             self._left.append(UNAVAILABLE)
             self._units.append(None)
-            self._grants.append({})
+            self._cells.append({})
             self._free_at.append(INF)
         return rank
 
@@ -307,7 +344,7 @@ class CountIndex:
         self._bits = [1 << rank for rank in range(len(order))]
         rows = [known.get(each, (UNAVAILABLE, None, INF)) for each in order]
         self._left, self._units = [row[0] for row in rows], [row[1] for row in rows]
-        self._grants = [{} for _ in order]
+        self._cells = [{} for _ in order]
         self._free_at = [row[2] for row in rows]
         self._frees = sorted((at, rank) for rank, at in enumerate(self._free_at) if at < INF)
         self._ends = sorted((at, self._rank[old[rank]], chips, key) for at, rank, chips, key in self._ends)
@@ -369,12 +406,6 @@ class CountIndex:
             span *= 2.0
         self._unhold(key)
         self._hold(grants, key, since + span, since, span)
-
-
-def _lowest(mask: int) -> tuple[int, int]:
-    """(lowest rank in a set that is not empty, the set without it)."""
-    low = mask & -mask
-    return low.bit_length() - 1, mask ^ low
 
 
 __all__ = ["CountIndex", "units_for"]

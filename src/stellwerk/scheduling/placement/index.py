@@ -112,6 +112,13 @@ class PoolIndex(Protocol):
         """The largest group that could be placed now: its chips, and its shape in words (`2x4`, `12 chips`)."""
         ...
 
+    def fragmentation(self) -> float:
+        """How far the largest group that could be placed now is from what all free chips together would make.
+
+        0 when they lie as well as they could (or none is free), towards 1 when they are scattered.
+        """
+        ...
+
     def whole_free(self, avoid: int = 0) -> int:
         """Units that are wholly free, and not in `avoid`."""
         ...
@@ -127,7 +134,7 @@ Maker = Callable[[Pool], PoolIndex]
 def make(pool: Pool, *, track: bool = True, plain: bool = False) -> PoolIndex:
     """The index for a pool's layout, empty. Raises ValueError for a layout that nobody knows.
 
-    `track` keeps what forecasts need, `plain` places as simple schedulers do.
+    `track` keeps what forecasts need, `plain` takes the first place of a pod that fits, as simple schedulers do.
     """
     index = _maker(pool.layout)(pool)
     index.track, index.plain = track, plain

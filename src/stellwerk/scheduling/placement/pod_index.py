@@ -4,8 +4,9 @@ Each unit is a cube, and the pool's maximum is the number of cubes of the pod. A
 boxes of whole cubes; a slice is granted as one grant a cube, all of one group. The geometry is that of `torus` and
 `pods`; here cubes get their names, incarnations, holders and expected ends. A set of units is a mask of cubes.
 
-Formulation: the pod is the most cubic box of that many cubes (64: 4x4x4, 140: 4x5x7, 144: 4x6x6), and since a box
-of whole cubes has its own links around, every axis wraps. The cube of a unit is the number at the end of its name.
+Formulation: the pod has the pool's topology where that has as many cubes, else it is the most cubic box of that many
+(64: 4x4x4, 140: 4x5x7, 144: 4x6x6), and since a box of whole cubes has its own links around, every axis wraps. The
+cube of a unit is the number at the end of its name.
 
 Limits: unit names without such a number, or with one out of range, get the lowest free cube in the order in which
 they come, and then tell nothing about where cubes are. Parts smaller than a cube belong to a pool of layout
@@ -43,6 +44,12 @@ def pod_sides(cubes: int) -> Sides:
     return min(found, key=lambda sides: (sides[0] * sides[1] + sides[1] * sides[2] + sides[0] * sides[2], sides))
 
 
+def pod_of(pool: Pool) -> Sides:
+    """The sides of a pool's pod in cubes, ascending."""
+    said = in_cubes(parse_topology(pool.topology)) if pool.topology else None
+    return said if said is not None and prod(said) == pool.maximum else pod_sides(max(1, pool.maximum))
+
+
 @cache
 def slice_shapes(name: str) -> tuple[Sides, ...]:
     """The slices of an accelerator that are whole cubes, in cubes; none for one that has no such slices."""
@@ -64,7 +71,7 @@ class PodIndex:
     def __init__(self, pool: Pool) -> None:
         self.pool, self.track, self.plain = pool, True, False
         self.free = 0
-        self.grid = Grid(pod_sides(max(1, pool.maximum)), (True, True, True))
+        self.grid = Grid(pod_of(pool), (True, True, True))
         self.pod = Pod(self.grid, switched=pool.layout == "optical", shapes=slice_shapes(pool.accelerator))
         self.pod.broken = self.grid.full
         self._units: dict[int, UnitState] = {}

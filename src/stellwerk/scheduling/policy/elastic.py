@@ -1,12 +1,12 @@
 """Elastic workloads: grown and shrunk in whole groups, between their minimum and their maximum.
 
-An elastic option starts with as many groups as are free, at least its minimum. It grows into what nobody waits
-for, and
-gives groups back when somebody is blocked who is of no lower priority: first who has the most beyond the minimum. A
-serving workload is as large as its load asks for (`LoadReported`, in groups): it grows at once, and shrinks when
-the load
-has been lower for `STEADY` seconds. Groups are told to leave first, and are free when the backend says that they are
-left (`AttemptResized`), so use never exceeds what there is and nothing is taken from under running code.
+An elastic option starts with as many groups as are free, at least its minimum. It grows into what nobody waits for, and
+gives groups back when somebody is blocked who is of no lower priority, if that is enough to let them start: first who
+has the most beyond the minimum. Where one machine plays the fleet, its memory counts like units. A serving workload
+is as large as its load asks for (`LoadReported`, in groups): it grows at once, and shrinks when the load has been lower
+for `STEADY` seconds. Groups are told to leave first, and are free when the backend says that they are left
+(`AttemptResized`), so use never exceeds what there is and nothing is taken from under running code. A unit that the
+provider will take away is left in the same way, where enough of the attempt remains.
 """
 
 from __future__ import annotations
@@ -20,7 +20,14 @@ from stellwerk.scheduling.commands import ResizeAttempt
 from stellwerk.scheduling.index import Entry, Lane, WaitClass
 from stellwerk.scheduling.model import Grant, Option
 from stellwerk.scheduling.policy import backfill, queues
+from stellwerk.scheduling.spending import settle
 from stellwerk.scheduling.state import Attempt, WorkloadState
+
+GRACE = 30.0
+"""Seconds that code has to leave groups."""
+
+MARGIN = 5.0
+"""Seconds before a unit is taken away by which its hosts have to be left."""
 
 STEADY = 300.0
 """Seconds that a lower load must last before a serving workload is shrunk."""
@@ -55,9 +62,14 @@ def widened(
     for count in range(most, len({grant.group for grant in grants}), -1):
         need = lane.places.need(replace(part, count=count))
         larger = lane.places.fit(need, kept) if need is not None else None
-        if larger is not None:
+        if larger is not None and _affordable(book, larger):
             return larger
     return grants
+
+
+def _affordable(book: Book, grants: tuple[Grant, ...], before: tuple[Grant, ...] = ()) -> bool:
+    """Whether the machine that plays the fleet has the memory for these grants in place of those before."""
+    return book.memory is None or book.memory_of(grants) - (book.memory_of(before) if before else 0) <= book.memory
 
 
 def _allowed(book: Book, found: WaitClass, index: int, chips: int) -> int:
@@ -66,13 +78,13 @@ def _allowed(book: Book, found: WaitClass, index: int, chips: int) -> int:
     return 1_000_000 if free is None else free // chips
 
 
-def flexible(book: Book, lane: Lane) -> Iterator[WorkloadState]:
-    """Elastic attempts in a lane that run and are not being resized, in the order they came."""
+def flexible(book: Book, lane: Lane | None = None) -> Iterator[WorkloadState]:
+    """Elastic attempts that run and are not being resized, in a lane or in all, in the order they came."""
     for workload in sorted(book.flexible.values(), key=lambda each: each.order):
         attempt = workload.attempts[-1]
         if (
             workload.phase in ("starting", "running")
-            and attempt.grants[0].pool == lane.pool.name
+            and (lane is None or attempt.grants[0].pool == lane.pool.name)
             and attempt.settled == attempt.resizes
         ):
             yield workload
@@ -80,6 +92,8 @@ def flexible(book: Book, lane: Lane) -> Iterator[WorkloadState]:
 
 def grow(book: Book, lane: Lane) -> None:
     """Give what nobody waits for to those who want more."""
+    if book.claim is not None:
+        return
     for workload in list(flexible(book, lane)):
         attempt, option = workload.attempts[-1], option_of(workload)
         part, have = option.parts[0], groups(attempt)
@@ -88,29 +102,63 @@ def grow(book: Book, lane: Lane) -> None:
         for count in range(min(wanted(workload, option), room), have, -1):
             need = lane.places.need(replace(part, count=count - have))
             more = lane.places.fit(need) if need is not None else None
-            if more is not None:
-                used = {grant.group for grant in attempt.grants}
-                fresh = [number for number in range(count + have) if number not in used]
-                _order(book, workload, (*attempt.grants, *(replace(g, group=fresh[g.group]) for g in more)), ())
+            if more is None:
+                continue
+            used = {grant.group for grant in attempt.grants}
+            fresh = [number for number in range(count + have) if number not in used]
+            grants = (*attempt.grants, *(replace(each, group=fresh[each.group]) for each in more))
+            if _affordable(book, grants, attempt.grants):
+                _order(book, workload, grants, ())
                 break
 
 
 def shrink_for(book: Book, lane: Lane, entry: Entry) -> bool:
     """Let elastic work of no higher priority leave groups, so that the first blocked of a lane fits."""
     needs = [need for plan in entry[4].shape.plans for part in plan for other, need in part if other is lane]
-    missing = min((need.units for need in needs), default=0) - lane.places.whole_free()
-    missing -= sum(len(w.attempts[-1].leaving) for w in book.flexible.values() if w.attempts[-1].leaving)
-    spare = [
-        (-(groups(w.attempts[-1]) - _floor(w)), w.order, w)
-        for w in flexible(book, lane)
-        if -w.demand.priority >= entry[0]
-    ]
-    if missing <= 0 or sum(-surplus for surplus, _, _ in spare) <= 0:
+    units = min((need.units for need in needs), default=0)
+    coming = sum(len(w.attempts[-1].leaving) for w in book.flexible.values() if _leaves(lane, w))
+    missing = max(0, units - lane.places.whole_free() - coming)
+    lacking = _memory_missing(book, lane, units)
+    if not missing and not lacking:
         return False
-    for surplus, _, workload in sorted(spare, key=lambda each: each[:2]):
-        if missing > 0 and surplus < 0:
-            missing -= leave(book, workload, min(-surplus, missing))
+    spare = [_Spare(book, lane, w) for w in flexible(book) if -w.demand.priority >= entry[0]]
+    return _shrink(book, [each for each in spare if each.groups > 0], missing, lacking)
+
+
+class _Spare:
+    """What an elastic attempt can give: so many groups, each of `units` in the lane and `memory` in bytes."""
+
+    def __init__(self, book: Book, lane: Lane, workload: WorkloadState) -> None:
+        grants, have = workload.attempts[-1].grants, groups(workload.attempts[-1])
+        self.workload, self.groups = workload, have - _floor(workload)
+        self.units = len(grants) // have if grants[0].pool == lane.pool.name else 0
+        self.memory = book.memory_of(grants) // have if book.memory is not None else 0
+
+
+def _memory_missing(book: Book, lane: Lane, units: int) -> int:
+    """Bytes that so many units of a lane lack, beyond what is being left already."""
+    if book.memory is None or not units:
+        return 0
+    coming = sum(book.memory_of(w.attempts[-1].leaving) for w in book.flexible.values() if w.attempts[-1].leaving)
+    return max(0, book.state.fleet.overhead + units * lane.pool.footprint - book.memory - coming)
+
+
+def _shrink(book: Book, spare: list[_Spare], units: int, memory: int) -> bool:
+    """Let groups be left until so many units and bytes come free; nothing at all where all would not be enough."""
+    if sum(each.units * each.groups for each in spare) < units or sum(e.memory * e.groups for e in spare) < memory:
+        return False
+    for each in sorted(spare, key=lambda each: (-each.groups, each.workload.order)):
+        by_units = -(-units // each.units) if units > 0 and each.units else 0
+        by_memory = -(-memory // each.memory) if memory > 0 and each.memory else 0
+        count = min(each.groups, max(by_units, by_memory))
+        if count:
+            leave(book, each.workload, count)
+            units, memory = units - count * each.units, memory - count * each.memory
     return True
+
+
+def _leaves(lane: Lane, workload: WorkloadState) -> bool:
+    return any(grant.pool == lane.pool.name for grant in workload.attempts[-1].leaving)
 
 
 def _floor(workload: WorkloadState) -> int:
@@ -118,28 +166,52 @@ def _floor(workload: WorkloadState) -> int:
     return wanted(workload, option) if workload.demand.kind == "serve" else option.minimum or 1
 
 
-def leave(book: Book, workload: WorkloadState, count: int) -> int:
-    """Order the last `count` groups of an attempt to be left; how many units that frees."""
-    attempt = workload.attempts[-1]
-    numbers = list(dict.fromkeys(grant.group for grant in attempt.grants))
-    going = set(numbers[len(numbers) - count :])
-    left = tuple(grant for grant in attempt.grants if grant.group in going)
-    _order(book, workload, tuple(grant for grant in attempt.grants if grant.group not in going), left)
-    return len(left)
+def leave(book: Book, workload: WorkloadState, count: int) -> None:
+    """Order the last `count` groups of an attempt to be left."""
+    numbers = list(dict.fromkeys(grant.group for grant in workload.attempts[-1].grants))
+    _leave(book, workload, set(numbers[len(numbers) - count :]), GRACE)
 
 
-def _order(book: Book, workload: WorkloadState, grants: tuple[Grant, ...], leaving: tuple[Grant, ...]) -> None:
+def give_up(book: Book, workload: WorkloadState, unit: str, grace: float) -> bool:
+    """Let an elastic attempt leave a unit that is taken away in `grace` seconds, if enough of it remains."""
     attempt = workload.attempts[-1]
-    book.rebook(workload, attempt, grants, leaving)
+    running = workload.phase in ("starting", "running") and attempt.settled == attempt.resizes
+    if workload.key not in book.flexible or not running or grace < MARGIN:
+        return False
+    going = {grant.group for grant in attempt.grants if grant.unit == unit}
+    if groups(attempt) - len(going) < (option_of(workload).minimum or 1):
+        return False
+    _leave(book, workload, going, grace - MARGIN)
+    return True
+
+
+def _leave(book: Book, workload: WorkloadState, going: set[int], grace: float) -> None:
+    grants = workload.attempts[-1].grants
+    left = tuple(grant for grant in grants if grant.group in going)
+    _order(book, workload, tuple(grant for grant in grants if grant.group not in going), left, grace)
+
+
+def _order(
+    book: Book, workload: WorkloadState, grants: tuple[Grant, ...], leaving: tuple[Grant, ...], grace: float = GRACE
+) -> None:
+    attempt = workload.attempts[-1]
+    _rebook(book, workload, grants, leaving)
     attempt.resizes += 1
-    book.out.append(ResizeAttempt(workload.key, attempt.number, attempt.resizes, grants))
+    book.out.append(ResizeAttempt(workload.key, attempt.number, attempt.resizes, grants, grace))
+
+
+def _rebook(book: Book, workload: WorkloadState, grants: tuple[Grant, ...], leaving: tuple[Grant, ...]) -> None:
+    """Let an attempt hold something else: what it has cost so far is written down, its limits come at another time."""
+    settle(book.state, workload.attempts[-1])
+    book.rebook(workload, workload.attempts[-1], grants, leaving)
+    book.schedule(workload)
 
 
 def resized(book: Book, workload: WorkloadState) -> None:
     """The attempt has left what it was told to leave."""
     attempt = workload.attempts[-1]
     attempt.settled = attempt.resizes
-    book.rebook(workload, attempt, attempt.grants, ())
+    _rebook(book, workload, attempt.grants, ())
 
 
 def load_reported(book: Book, workload: WorkloadState, load: float) -> None:

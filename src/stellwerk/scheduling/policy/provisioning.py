@@ -14,6 +14,7 @@ from collections import Counter
 from collections.abc import Iterator
 from heapq import nsmallest
 
+from stellwerk.scheduling import reasons
 from stellwerk.scheduling.book import Book
 from stellwerk.scheduling.commands import ProvisionUnit, RecycleUnit, ReleaseUnit
 from stellwerk.scheduling.index import Lane, WaitClass
@@ -130,13 +131,15 @@ def _makes(book: Book, found: WaitClass, workload: WorkloadState, index: int, cl
     """Make what an option lacks, if all of it can be had; True when it lacks nothing, or it was ordered."""
     lacking: Counter[Lane] = Counter()
     needed: Counter[Lane] = Counter()
+    memory = book.state.fleet.overhead
     for part in found.shape.plans[index]:
         lane, need = next(((lane, need) for lane, need in part if not cooling(book, lane)), part[0])
         needed[lane] += need.units
+        memory += reasons.part_memory(lane.pool, need.part)
         lacking[lane] = claimed[lane] + needed[lane] - _coming_or_free(book, lane, need)
         if lacking[lane] <= 0 and not claimed[lane] and _scattered(book, lane, need):
             lacking[lane] = 1
-    if book.memory is not None and _memory(book, needed) > (book.memory if book.claim is None else 0):
+    if book.memory is not None and memory > (book.memory if book.claim is None else 0):
         return False
     claimed.update(needed)
     if any(lack > headroom(book, lane) for lane, lack in lacking.items()):
@@ -145,10 +148,6 @@ def _makes(book: Book, found: WaitClass, workload: WorkloadState, index: int, cl
         for _ in range(lack):
             provision(book, lane, workload.key)
     return True
-
-
-def _memory(book: Book, needed: Counter[Lane]) -> int:
-    return book.state.fleet.overhead + sum(lane.pool.footprint * count for lane, count in needed.items())
 
 
 def _coming_or_free(book: Book, lane: Lane, need: Need) -> int:
