@@ -57,7 +57,7 @@ FLOOR = 0.95
 MIXES: dict[str, tuple[tuple[int, float], ...]] = {
     "small": ((1, 600.0), (2, 1200.0), (4, 900.0)),
     "middle": ((8, 3600.0), (4, 7200.0), (16, 1800.0)),
-    "large": ((32, 10_800.0), (16, 21_600.0), (64, 7200.0)),
+    "large": ((32, 10_800.0), (16, 21_600.0), (24, 7200.0)),
 }
 """GPUs and median running time (s) of a tenant's kinds of work."""
 
