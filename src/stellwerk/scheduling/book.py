@@ -1,27 +1,25 @@
 """The state and its indexes, changed together: the only place where either changes.
 
-A `Book` knows no policy: it enters workloads in lines, books grants and returns, and marks the lanes whose answers
-may
-have changed (`dirty`) or whose size may have to (`sized`). Everything in it but `state` can be made anew from the
-state.
+A `Book` knows no policy: it enters workloads in lines, books grants and returns, and marks the lanes whose answers may
+have changed (`dirty`) or whose size may have to (`sized`). Everything in it but `state` can be made anew from that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from heapq import heapreplace
 
 from stellwerk.scheduling.catalogue import Catalogue
 from stellwerk.scheduling.commands import Command, StartAttempt
 from stellwerk.scheduling.frozen import twin
-from stellwerk.scheduling.index import Account, Cohort, Entry, Lane, WaitClass
+from stellwerk.scheduling.index import Account, Cohort, Lane, WaitClass
 from stellwerk.scheduling.model import NO_LIMITS, Demand, Grant
+from stellwerk.scheduling.order import Entry, EntryOrder, Order, ShareOrder, Standings
 from stellwerk.scheduling.placement.index import INF, make
-from stellwerk.scheduling.placement.units import natural
 from stellwerk.scheduling.policy import fairshare, queues
 from stellwerk.scheduling.policy.rules import RULES, Rules, by_share, remaining, rules_for
-from stellwerk.scheduling.state import Attempt, State, UnitState, WorkloadState
-from stellwerk.scheduling.timers import Timers, notice
+from stellwerk.scheduling.state import Attempt, State, WorkloadState
+from stellwerk.scheduling.timers import Timers
+from stellwerk.scheduling.units import Units
 
 MOST_UNPARKED = 64
 """Classes of a cohort that are looked at again when one of its queues gives chips back."""
@@ -32,7 +30,7 @@ _Start = twin(StartAttempt)
 Hook = Callable[["Book", WorkloadState], None]
 
 
-class Book:
+class Book(Units):
     """State and indexes of one scheduler; `out` collects the orders of the event that is being handled."""
 
     def __init__(self, state: State, schedule: Hook, settle: Hook) -> None:
@@ -70,12 +68,13 @@ class Book:
             or any(RULES[q.policy].backfill for q in state.queues.values() if q.policy)
         )
         self.timers = Timers()
+        self.standings = Standings()
         self.lanes = {
-            pool.name: Lane(pool, make(pool, track=self.tracking, plain=not self.rules.backfill), number)
+            pool.name: Lane(pool, make(pool, track=self.tracking, plain=not self.rules.backfill), number, self._order())
             for number, pool in enumerate(state.pools.values())
         }
         self.bare = self._bare()
-        self.catalogue = Catalogue(state, self.lanes, self.rules, self.bare)
+        self.catalogue = Catalogue(state, self.lanes, self.rules, self._order, self.bare)
         self.accounts = self.catalogue.accounts
         self.class_of = self.catalogue.class_of
         self.account_of = self.catalogue.account_of
@@ -84,33 +83,29 @@ class Book:
         self.memory = state.fleet.memory
         self.claim: Entry | None = None
         self.waiting: dict[str, WorkloadState] = {}
-        self.members: dict[str, dict[str, UnitState]] = {name: {} for name in state.pools}
-        self.attention: dict[str, None] = {}
-        self.meant: dict[str, dict[str, None]] = {}
-        self.abandoned: dict[str, None] = {}
+        self.members = {name: {} for name in state.pools}
+        self.attention, self.meant, self.abandoned = {}, {}, {}
         self.claims: dict[str, int] = {}
         self.lifted: dict[str, None] = {}
         self.flexible: dict[str, WorkloadState] = {}
         self.held: dict[str, WorkloadState] = {}
         for pool in state.pools.values():
             self.chips_total[pool.accelerator] = self.chips_total.get(pool.accelerator, 0) + pool.maximum * pool.chips
-        self.dirty: dict[Lane, None] = dict.fromkeys(self.lanes.values())
-        self.sized: dict[Lane, None] = dict.fromkeys(self.lanes.values())
-        self._enter_units()
+        self.dirty, self.sized = dict.fromkeys(self.lanes.values()), dict.fromkeys(self.lanes.values())
+        self.enter_units()
         self._enter_attempts()
         self._building = False
         for name, cool in state.cool_downs.items():
             self.timers.set(("pool", name), cool.until)
+
+    def _order(self) -> Order:
+        return ShareOrder(self.standings) if self.fair else EntryOrder()
 
     def _bare(self) -> bool:
         """Whether nothing but free chips can stand in anybody's way, and nothing is foreseen."""
         asked = self.tracking or self.accounted or self.preempts or self.state.fleet.memory is not None
         steady = all(lane.counts is not None and not lane.elastic for lane in self.lanes.values())
         return steady and not asked and all(unit.meant is None for unit in self.state.units.values())
-
-    def _enter_units(self) -> None:
-        for name in sorted(self.state.units, key=natural):
-            self.unit_changed(self.state.units[name])
 
     def _enter_attempts(self) -> None:
         live = [workload for workload in self.state.workloads.values() if workload.phase != "ended"]
@@ -133,12 +128,13 @@ class Book:
         """Enter a waiting workload in its line."""
         found = self.class_of(workload.demand)
         self.waiting[workload.demand.key] = workload
+        found.shape.waiting += 1
         key = 0.0 if found.aged else self.rules_of(found.account).key(workload, self.state.now)
         if found.backfills:
             runtime = remaining(workload)
             found.line.push(workload, key, runtime)
             if runtime < INF:
-                found.shape.enter(workload, runtime)
+                found.shape.enter(workload, runtime, found)
         else:
             found.line.push(workload, key, INF)
         entry = found.entry
@@ -173,6 +169,7 @@ class Book:
         if workload.reclaims:
             self._reclaimed(workload, found)
         found.line.leave(workload)
+        found.shape.waiting -= 1
         if found.parked is not None and not found.line.size:
             self.unpark(found)
         self.refresh(found)
@@ -196,60 +193,66 @@ class Book:
         entry = found.entry
         if first is None or found.parked is not None:
             if entry is not None:
-                found.entry = None
-                self._deactivate(found)
-                for lane in found.shape.lanes:
-                    if lane is not self.serving and lane.heap and lane.heap[0] is entry:
-                        self.dirty[lane] = None
-                if self.claim is entry:
-                    self._claim_over()
+                self._out_of_order(found, entry)
             return
-        level = found.account.level if self.fair else 0.0
         if entry is None:
             self._activate(found)
-        elif entry[3] == first.order and entry[1] == level and (found.aged or not found.skips):
+        elif entry[3] == first.order and (found.aged or not found.skips):
             return
+        level = found.account.level if self.fair else 0.0
         key = 0.0 if found.aged else self.rules_of(found.account).key(first, self.state.now)
         found.entry = made = (found.rank, level, key, first.order, found, first)
         if found.backfills:
-            found.shape.push(made)
+            found.shape.order.put(made, entry, len(found.shape.active))
         for lane in found.shape.lanes:
-            heap = lane.heap
-            if heap and heap[0] is entry:
-                heapreplace(heap, made)
-                first = True
-            else:
-                lane.push(made)
-                first = heap[0] is made
-            if first and entry is not None and lane is not self.serving:
+            if lane.put(made, entry) and entry is not None and lane is not self.serving:
                 self.dirty[lane] = None
-        if entry is not None and self.claim is entry:
-            self._claim_over()
+        if entry is not None:
+            self._claim_over(found)
 
-    def _claim_over(self) -> None:
-        """Whoever waited first for the machine's memory has left: everybody may have another answer."""
-        self.claim = None
-        self.dirty.update(dict.fromkeys(self.lanes.values()))
+    def _out_of_order(self, found: WaitClass, entry: Entry) -> None:
+        found.entry = None
+        self._deactivate(found)
+        for lane in found.shape.lanes:
+            if lane.order.drop(entry) and lane is not self.serving:
+                self.dirty[lane] = None
+        self._claim_over(found)
+
+    def _claim_over(self, found: WaitClass) -> None:
+        """Whoever waited first for the machine's memory, of this class, has left: all may have another answer."""
+        if self.claim is not None and self.claim[4] is found:
+            self.claim = None
+            self.dirty.update(dict.fromkeys(self.lanes.values()))
 
     def _activate(self, found: WaitClass) -> None:
-        shape = found.shape
+        shape, account = found.shape, found.account
         if not shape.active:
             for lane in shape.lanes:
                 lane.active[shape] = None
         shape.active[found] = None
+        if not account.classes:
+            self.standings.enter(account)
+        account.classes[found] = None
+        if found.timed:
+            account.cohort.timed[found] = None
         for lane in shape.lanes:
             lane.classes += 1
-        found.account.classes[found] = None
+            account.lanes[lane] = account.lanes.get(lane, 0) + 1
 
     def _deactivate(self, found: WaitClass) -> None:
-        shape = found.shape
+        shape, account = found.shape, found.account
         del shape.active[found]
+        del account.classes[found]
+        account.cohort.timed.pop(found, None)
+        if not account.classes:
+            self.standings.leave(account)
         for lane in shape.lanes:
             lane.classes -= 1
-        if not shape.active:
-            for lane in shape.lanes:
+            account.lanes[lane] -= 1
+            if not account.lanes[lane]:
+                del account.lanes[lane]
+            if not shape.active:
                 del lane.active[shape]
-        del found.account.classes[found]
 
     def park(self, found: WaitClass, why: str) -> None:
         """Take a class out of the order until quota is given back: `own` its queue's, `cohort` its cohort's."""
@@ -287,6 +290,7 @@ class Book:
         if workload.reclaims:
             self._reclaimed(workload, found)
         found.line.leave(workload)
+        found.shape.waiting -= 1
         entry = found.entry
         if entry is None or entry[3] == workload.order:
             self.refresh(found)
@@ -356,7 +360,7 @@ class Book:
 
     def by_lane(self, grants: tuple[Grant, ...]) -> Iterator[tuple[Lane, tuple[Grant, ...]]]:
         """Grants by the lane they are in."""
-        pools = {grant.pool: None for grant in grants} if len(grants) > 1 else {grants[0].pool: None}
+        pools = {grants[0].pool: None} if len(grants) == 1 else {grant.pool: None for grant in grants}
         for pool in pools:
             lane = self.lanes.get(pool)
             if lane is not None:
@@ -380,7 +384,7 @@ class Book:
                             self.attention[unit.name] = None
         if len(grants) == 1 and (lane := self.lanes.get(grants[0].pool)) is not None:
             lane.places.give(grants, key)
-            if lane.heap or lane.elastic or self.flexible:
+            if lane.classes or lane.elastic or self.flexible:
                 self._freed(lane)
         else:
             for lane, own in self.by_lane(grants):
@@ -427,10 +431,10 @@ class Book:
             gained = self.memory_of(before) - self.memory_of(grants + leaving)
             self.memory += gained
             if gained > 0 and self.claim is not None:
-                self._claim_over()
+                self._claim_over(self.claim[4])
 
     def _freed(self, lane: Lane) -> None:
-        if lane.heap or lane.elastic or self.flexible:
+        if lane.classes or lane.elastic or self.flexible:
             self.dirty[lane] = None
             if lane.elastic:
                 self.sized[lane] = None
@@ -438,7 +442,7 @@ class Book:
     def _give_memory(self, grants: tuple[Grant, ...]) -> None:
         assert self.memory is not None
         self.memory += self.memory_of(grants)
-        self.sized.update(dict.fromkeys(lane for lane in self.lanes.values() if lane.elastic and lane.heap))
+        self.sized.update(dict.fromkeys(lane for lane in self.lanes.values() if lane.elastic and lane.classes))
         for workload in self.flexible.values():
             if (lane := self.lanes.get(workload.attempts[-1].grants[0].pool)) is not None:
                 self.dirty[lane] = None
@@ -463,7 +467,11 @@ class Book:
         for grant in grants:
             accelerator = parts[grant.role]
             before = held.get(accelerator, 0)
-            held[accelerator] = after = before + sign * grant.chips
+            after = before + sign * grant.chips
+            if after:
+                held[accelerator] = after
+            else:
+                held.pop(accelerator, None)
             if accelerator in account.guaranteed:
                 own = account.guaranteed[accelerator]
                 lent = max(0, after - own) - max(0, before - own)
@@ -482,10 +490,14 @@ class Book:
     def weigh(self, account: Account) -> None:
         """Bring a queue's level, and the place of all its classes in the order, up to date."""
         level = fairshare.level(self.state, account, self.chips_total)
-        if level != account.level:
-            account.level = level
-            for found in list(account.classes):
-                self.refresh(found)
+        if level == account.level:
+            return
+        self.standings.move(account, level)
+        for lane in account.lanes:
+            if lane.order.moved(account) and lane is not self.serving:
+                self.dirty[lane] = None
+        if self.claim is not None and self.claim[4].account is account:
+            self._claim_over(self.claim[4])
 
     def unclaim(self, claimant: str) -> None:
         """One of those who make room for a workload is gone."""
@@ -503,54 +515,3 @@ class Book:
             self.settle(workload)
         if self.forget:
             del self.state.workloads[workload.demand.key]
-
-    # Units
-
-    def touch(self, lane: Lane) -> None:
-        """The answers of a lane, and its size, may have changed."""
-        self.dirty[lane] = self.sized[lane] = lane.blocked = None
-
-    def mean(self, unit: UnitState, key: str | None) -> None:
-        """A unit is made for the workload `key`, or for nobody any more."""
-        if unit.meant is not None:
-            units = self.meant[unit.meant]
-            del units[unit.name]
-            if not units:
-                del self.meant[unit.meant]
-        unit.meant = key
-        if key is not None:
-            self.meant.setdefault(key, {})[unit.name] = None
-
-    def unit_changed(self, unit: UnitState) -> None:
-        """Tell the indexes of a unit that is new, or whose health or incarnation has changed."""
-        lane = self.lanes.get(unit.pool)
-        if unit.meant is not None and unit.name not in self.meant.get(unit.meant, ()):
-            self.meant.setdefault(unit.meant, {})[unit.name] = None
-        if unit.phase != "up" or unit.leaving or lane is None:
-            self.attention[unit.name] = None
-        if lane is None:
-            return
-        self.members[unit.pool][unit.name] = unit
-        if (lifetime := lane.pool.lifetime) is not None:
-            at = unit.since + lifetime - notice(lifetime)
-            self.timers.set(("unit", unit.name), at if unit.phase == "up" and not unit.leaving else None)
-        if unit.phase == "up" and not unit.leaving:
-            lane.places.put(unit)
-        elif unit.phase in ("provisioning", "recycling"):
-            lane.places.expect(unit.name, unit.since + lane.pool.provision)
-        else:
-            lane.places.drop(unit.name)
-        self.touch(lane)
-
-    def unit_gone(self, unit: UnitState) -> None:
-        """The unit is no more."""
-        if unit.meant is not None:
-            self.mean(unit, None)
-        del self.state.units[unit.name]
-        self.attention.pop(unit.name, None)
-        self.timers.due.pop(("unit", unit.name), None)
-        lane = self.lanes.get(unit.pool)
-        if lane is not None:
-            self.members[unit.pool].pop(unit.name, None)
-            lane.places.drop(unit.name)
-            self.touch(lane)

@@ -5,9 +5,12 @@ All of it follows from the fleet alone; a new fleet makes a new catalogue.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from stellwerk.scheduling import reasons
 from stellwerk.scheduling.index import Account, Cohort, Lane, Shape, WaitClass
 from stellwerk.scheduling.model import Demand, Option, Part, Reason
+from stellwerk.scheduling.order import Order
 from stellwerk.scheduling.placement.index import Need
 from stellwerk.scheduling.policy import fairshare, queues
 from stellwerk.scheduling.policy.rules import RULES, Rules, by_share
@@ -20,8 +23,11 @@ MEMO = 4096
 class Catalogue:
     """The shapes and classes that were asked for on one fleet, and the accounts of its queues."""
 
-    def __init__(self, state: State, lanes: dict[str, Lane], rules: Rules, bare: bool) -> None:
-        """`bare` tells that the plain case is handled apart."""
+    def __init__(
+        self, state: State, lanes: dict[str, Lane], rules: Rules, order: Callable[[], Order], bare: bool
+    ) -> None:
+        """`order` makes an order for the classes of a shape, `bare` tells that the plain case is handled apart."""
+        self.order = order
         self.state, self.lanes, self.rules, self.bare = state, lanes, rules, bare
         self.memory = state.fleet.memory
         self.fair = by_share(state.fleet)
@@ -35,7 +41,7 @@ class Catalogue:
         cohorts: dict[str, Cohort] = {}
         for queue in self.state.queues.values():
             cohort = cohorts.setdefault(queue.cohort, Cohort())
-            account = self.accounts[queue.name] = Account(queue.name, queue, cohort)
+            account = self.accounts[queue.name] = Account(queue.name, queue, cohort, len(self.accounts))
             account.level = fairshare.last_level(self.state, account) if self.fair else 0.0
             cohort.accounts.append(account)
             for accelerator, quota in account.quota.items():
@@ -46,7 +52,7 @@ class Catalogue:
         """The account of a queue; with no queues declared each exists, unlimited."""
         account = self.accounts.get(queue)
         if account is None:
-            account = self.accounts[queue] = Account(queue, None, Cohort())
+            account = self.accounts[queue] = Account(queue, None, Cohort(), len(self.accounts))
         return account
 
     def shape_of(self, options: tuple[Option, ...]) -> Shape:
@@ -59,7 +65,7 @@ class Catalogue:
 
     def _compile(self, options: tuple[Option, ...]) -> Shape:
         plans = tuple(tuple(self._serving(part) for part in reasons.parts_to_start(option)) for option in options)
-        return Shape(options, plans, tuple(reasons.impossible(self.state, option) for option in options))
+        return Shape(options, plans, tuple(reasons.impossible(self.state, option) for option in options), self.order())
 
     def _serving(self, part: Part) -> tuple[tuple[Lane, Need], ...]:
         needs = ((lane, lane.places.need(part)) for lane in self.lanes.values())

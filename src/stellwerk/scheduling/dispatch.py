@@ -7,7 +7,6 @@ units are kept for those that come before, and the memory of the machine that pl
 
 from __future__ import annotations
 
-from heapq import heappop
 from typing import Literal
 
 from stellwerk.scheduling.book import Book
@@ -27,7 +26,7 @@ def arrived(book: Book, workload: WorkloadState) -> bool:
     """A new workload: start it at once if nobody comes before it, else enter it in its line and try to let it pass.
     False when nothing else follows."""
     found = book.class_of(workload.demand)
-    if (plain := found.plain) is not None and not found.line.size and (not plain[0].heap or plain[0].top() is None):
+    if (plain := found.plain) is not None and not found.line.size and (not plain[0].classes or plain[0].top() is None):
         if (quick := found.quick) is not None:
             if start(book, workload, quick):
                 return False
@@ -39,13 +38,14 @@ def arrived(book: Book, workload: WorkloadState) -> bool:
         end_impossible(book, workload, never.message if never else "")
         return True
     book.enter(workload)
-    demand, lanes, entry = workload.demand, found.shape.lanes, found.entry
+    demand, lanes = workload.demand, found.shape.lanes
     if demand.limits is not NO_LIMITS or len(demand.options) > 1 or found.skips or found.account.quota:
         if len(demand.options) > 1:
             fallback.leave_cooling(book, workload)
         book.schedule(workload)
-    if entry is not None and entry[3] == workload.order:
-        book.dirty.update(dict.fromkeys(lane for lane in lanes if lane.top() is entry))
+    for lane in lanes:
+        if (top := lane.top()) is not None and top[5] is workload:
+            book.dirty[lane] = None
     if found.skips:
         book.dirty.update(dict.fromkeys(lanes))
     if found.backfills and found.parked is None and not any(lane in book.dirty for lane in lanes):
@@ -61,16 +61,13 @@ def serve(book: Book, lane: Lane) -> None:
     if book.rules.displaces:
         sjf.serve(book, lane)
         return
-    heap, fit = lane.heap, lane.places.fit
+    fit, top = lane.places.fit, lane.top
     book.serving = lane
     if lane.aside:
         lane.back_in_line()
-    while heap:
-        entry = heap[0]
+    while (entry := top()) is not None:
         found = entry[4]
-        if found.entry is not entry:
-            heappop(heap)
-        elif (quick := found.quick) is not None:
+        if (quick := found.quick) is not None:
             if not start(book, entry[5], quick):
                 break
             book.granted(entry[5], found)
@@ -81,7 +78,7 @@ def serve(book: Book, lane: Lane) -> None:
             book.grant(entry[5], found, 0, grants)
         elif offer(book, found, entry[5]) == "blocked":
             if found.timed and not _presses(book, found, entry[5], lane):
-                lane.aside.append(heappop(heap))
+                lane.set_aside(entry)
                 continue
             break
     else:
@@ -94,7 +91,7 @@ def serve(book: Book, lane: Lane) -> None:
         _preempt(book, found, entry[5])
     if book.tracking:
         backfill.fill(book, lane)
-        if lane.top() is not entry:
+        if (now := top()) is None or now[5] is not entry[5]:
             book.dirty[lane] = None
 
 
@@ -128,8 +125,10 @@ def offer(book: Book, found: WaitClass, workload: WorkloadState) -> Answer:
         if why := _held_back(book, found, workload, 0):
             _park(book, found, workload, why)
             return "parked"
-        entry = found.entry
-        first = entry is not None and lane.top() is entry and workload is entry[5]
+        if not lane.places.fits(need):
+            return "blocked"
+        top = lane.top()
+        first = top is not None and top[5] is workload
         avoid = 0 if first else backfill.kept(book, lane, found, workload, 0)
         grants = None
         if not first and not avoid and lane.blocked is not None:
@@ -200,7 +199,7 @@ def _affordable(book: Book, found: WaitClass, grants: tuple[Grant, ...]) -> bool
     """Whether the machine that plays the fleet has the memory; if not, whoever is first gets it first."""
     if book.memory is None:
         return True
-    needed, entry = book.memory_of(grants), found.entry
+    needed, entry = book.memory_of(grants), found.current() if found.entry is not None else None
     if not needed:
         return True
     if book.claim is not None and entry is not None and book.claim < entry:

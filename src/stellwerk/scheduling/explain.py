@@ -95,7 +95,7 @@ def _memory(book: Book, found: WaitClass, workload: WorkloadState, index: int) -
     needed = book.memory_of(grants or ())
     if needed > book.memory:
         return reasons.memory(book.state, needed, book.memory)
-    entry = found.entry
+    entry = found.current() if found.entry is not None else None
     if needed and book.claim is not None and (entry is None or book.claim < entry):
         first = book.claim[4].line.first()
         if first is not None and first is not workload:

@@ -5,16 +5,15 @@
 * a `WaitClass` for each shape, queue and priority: one answer for all its members;
 * an `Account` for each queue, and a `Cohort` for those that lend each other.
 
-An `Entry` is a class's place in the order of all: priority, then how much of its fair share its queue uses, then the
-policy's key, then age. A class has one valid entry, that of its first member; older ones are dropped where met.
+A class has one valid `Entry`, its place in the order of all, which is that of its first member (see `order`).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
 
 from stellwerk.scheduling.model import Option, Pool, Queue, Reason
+from stellwerk.scheduling.order import Entry, Order
 from stellwerk.scheduling.placement.counts import CountIndex
 from stellwerk.scheduling.placement.index import INF, Forecast, Need, PoolIndex
 from stellwerk.scheduling.policy.lines import Line
@@ -23,54 +22,60 @@ from stellwerk.scheduling.state import WorkloadState
 Quick = tuple[CountIndex, Need]
 """What a workload of the plain case asks of which places (see `plain`)."""
 
-Entry = tuple[int, float, float, int, "WaitClass", WorkloadState]
-"""(minus priority, share used, policy's key, age, class, its first): the smaller is served first."""
-
 
 class Lane:
     """One pool: its places and its waiting classes. `blocked` is the last reservation made for its
     first, `classes` how many classes are in its order, `counts` its places where they are chips by count."""
 
-    __slots__ = ("active", "aside", "blocked", "classes", "counts", "elastic", "heap", "number", "places", "pool")
+    __slots__ = (
+        "active",
+        "aside",
+        "blocked",
+        "classes",
+        "counts",
+        "elastic",
+        "named",
+        "number",
+        "order",
+        "places",
+        "pool",
+        "top",
+    )
 
-    def __init__(self, pool: Pool, places: PoolIndex, number: int) -> None:
-        self.pool, self.places, self.number = pool, places, number
+    def __init__(self, pool: Pool, places: PoolIndex, number: int, order: Order) -> None:
+        self.pool, self.places, self.number, self.order = pool, places, number, order
+        self.top = order.first
+        """The entry to be served first, if anybody waits here who is not held back by a quota."""
         self.counts = places if isinstance(places, CountIndex) else None
-        self.heap: list[Entry] = []
         self.active: dict[Shape, None] = {}
         self.classes = 0
-        self.aside: list[Entry] = []
+        self.named = 0
+        """All lower numbers are names of units that there are."""
+        self.aside: dict[WaitClass, None] = {}
         self.elastic = pool.minimum < pool.maximum or pool.buffer > 0
         self.blocked: Reservation | None = None
 
-    def top(self) -> Entry | None:
-        """The entry to be served first, if anybody waits here who is not held back by a quota."""
-        heap = self.heap
-        while heap:
-            entry = heap[0]
-            if entry[4].entry is entry:
-                return entry
-            heappop(heap)
-        return None
+    def entered(self) -> list[WaitClass]:
+        """The classes that wait here, in no order, but for those that are set aside."""
+        return [found for shape in self.active for found in shape.active if found not in self.aside]
+
+    def put(self, entry: Entry, before: Entry | None) -> bool:
+        """A class has a new place; whether who is first has changed."""
+        if self.aside:
+            self.aside.pop(entry[4], None)
+        return self.order.put(entry, before, self.classes)
+
+    def set_aside(self, entry: Entry) -> None:
+        """The first does not want this lane now."""
+        self.order.set_aside(entry)
+        self.aside[entry[4]] = None
 
     def back_in_line(self) -> None:
-        """Those who were set aside, because they did not want this lane at the time, are asked again."""
-        for entry in self.aside:
-            if entry[4].entry is entry:
-                heappush(self.heap, entry)
+        """Those who were set aside are asked again."""
+        for found in self.aside:
+            if found.entry is not None:
+                self.order.put(found.current(), None, self.classes)
         self.aside.clear()
-
-    def push(self, entry: Entry) -> None:
-        """A class's new place in the order."""
-        push(self.heap, entry, self.classes)
-
-
-def push(heap: list[Entry], entry: Entry, valid: int) -> None:
-    """Put an entry in a heap that also holds old ones, of which it is cleaned before they are many."""
-    heappush(heap, entry)
-    if len(heap) > 64 + 4 * valid:
-        heap[:] = [each for each in heap if each[4].entry is each]
-        heapify(heap)
 
 
 class Reservation:
@@ -87,23 +92,35 @@ class Shape:
 
     `plans[option][part]` lists (lane, need) in the fleet's order. `simple` is the only such pair of a shape with one
     option, one part and one lane. `never` holds, for each option, why no state of the fleet could hold it.
-    `heap` orders the shape's classes by entry, `short` its workloads by estimate, for those who look for work that
-    may
-    pass.
+    `order` holds the shape's classes, `short` its workloads by estimate, for those who look for work that may pass;
+    `waiting` is how many wait.
     """
 
-    __slots__ = ("active", "chips", "heap", "lanes", "never", "options", "plans", "short", "simple", "total")
+    __slots__ = (
+        "active",
+        "chips",
+        "lanes",
+        "never",
+        "options",
+        "order",
+        "plans",
+        "short",
+        "simple",
+        "total",
+        "waiting",
+    )
 
     def __init__(
         self,
         options: tuple[Option, ...],
         plans: tuple[tuple[tuple[tuple[Lane, Need], ...], ...], ...],
         never: tuple[Reason | None, ...],
+        order: Order,
     ) -> None:
-        self.options, self.plans, self.never = options, plans, never
+        self.options, self.plans, self.never, self.order = options, plans, never, order
         self.active: dict[WaitClass, None] = {}
-        self.heap: list[Entry] = []
-        self.short: list[tuple[float, int, int, WorkloadState]] = []
+        self.short: list[tuple[float, int, int, WorkloadState, WaitClass]] = []
+        self.waiting = 0
         possible = [plan for plan, reason in zip(plans, never, strict=True) if reason is None]
         self.lanes = tuple(dict.fromkeys(lane for plan in possible for part in plan for lane, _ in part))
         self.total = options[0].chips if options else 0
@@ -112,37 +129,39 @@ class Shape:
         only: tuple[tuple[Lane, Need], ...] = plans[0][0] if rigid else ()
         self.simple: tuple[Lane, Need] | None = only[0] if len(only) == 1 and never[0] is None else None
 
-    def push(self, entry: Entry) -> None:
-        """A class's new place in the order of the shape."""
-        push(self.heap, entry, len(self.active))
-
-    def enter(self, workload: WorkloadState, runtime: float) -> None:
+    def enter(self, workload: WorkloadState, runtime: float, found: WaitClass) -> None:
         """A workload with an estimate waits."""
-        heappush(self.short, (runtime, workload.order, len(workload.attempts), workload))
+        short = self.short
+        heappush(short, (runtime, workload.order, len(workload.attempts), workload, found))
+        if len(short) > 64 + 4 * self.waiting:
+            short[:] = [each for each in short if each[3].phase == "waiting" and len(each[3].attempts) == each[2]]
+            heapify(short)
 
     def shortest(self) -> float:
         """The least estimate of all who wait; `inf` when nobody does, or nobody has one."""
         short = self.short
         while short:
-            runtime, _, attempts, workload = short[0]
+            runtime, _, attempts, workload, _ = short[0]
             if workload.phase == "waiting" and len(workload.attempts) == attempts:
                 return runtime
             heappop(short)
         return INF
 
-    def classes(self) -> Iterator[WaitClass]:
-        """The classes in order, without disturbing the heap: each costs the logarithm of those before it."""
-        heap = self.heap
-        while heap and heap[0][4].entry is not heap[0]:
-            heappop(heap)
-        front = [(heap[0], 0)] if heap else []
-        while front:
-            entry, position = heappop(front)
-            if entry[4].entry is entry:
-                yield entry[4]
-            for child in (2 * position + 1, 2 * position + 2):
-                if child < len(heap):
-                    heappush(front, (heap[child], child))
+    def within(self, runtime: float, most: int) -> list[tuple[WaitClass, WorkloadState]] | None:
+        """Those who wait and take at most `runtime` (s), in no order; None when they are more than `most`."""
+        short, positions = self.short, [0]
+        found: list[tuple[WaitClass, WorkloadState]] = []
+        while positions:
+            position = positions.pop()
+            if position >= len(short) or short[position][0] > runtime:
+                continue
+            _, _, attempts, workload, waits = short[position]
+            if workload.phase == "waiting" and len(workload.attempts) == attempts and waits.entry is not None:
+                found.append((waits, workload))
+                if len(found) > most:
+                    return None
+            positions += (2 * position + 1, 2 * position + 2)
+        return found
 
 
 class WaitClass:
@@ -180,27 +199,38 @@ class WaitClass:
         self.parked: str | None = None
         self.never: tuple[Reason | None, ...] = shape.never
 
+    def current(self) -> Entry:
+        """The entry of a class that has one, with the level that its queue has now."""
+        entry = self.entry
+        assert entry is not None
+        if entry[1] != self.account.level:
+            self.entry = entry = (entry[0], self.account.level, *entry[2:])
+        return entry
+
 
 class Cohort:
     """Queues that lend each other: per accelerator what may be lent in all, and what of it is used.
 
-    While borrowers have been stopped for any of the `claimants` nobody borrows what those ask for.
+    While borrowers have been stopped for any of the `claimants` nobody borrows what those ask for; `timed` are the
+    classes in the order of which that is said.
     """
 
-    __slots__ = ("accounts", "claimants", "lendable", "parked", "used")
+    __slots__ = ("accounts", "claimants", "lendable", "parked", "timed", "used")
 
     def __init__(self) -> None:
         self.accounts: list[Account] = []
         self.lendable: dict[str, int] = {}
         self.used: dict[str, int] = {}
         self.parked: dict[WaitClass, None] = {}
+        self.timed: dict[WaitClass, None] = {}
         self.claimants: dict[str, WaitClass] = {}
 
 
 class Account:
     """A queue's holdings in chips by accelerator. `level` is how much of its fair share it uses (see `fairshare`).
 
-    `parked` are its classes that wait for its own limit, `behind` those that wait for what others hold.
+    `parked` are its classes that wait for its own limit, `behind` those that wait for what others hold; `lanes` counts
+    its classes in the order of each lane.
     """
 
     __slots__ = (
@@ -210,15 +240,18 @@ class Account:
         "cohort",
         "guaranteed",
         "held",
+        "lanes",
         "level",
         "name",
+        "number",
         "parked",
         "queue",
         "quota",
     )
 
-    def __init__(self, name: str, queue: Queue | None, cohort: Cohort) -> None:
-        self.name, self.queue, self.cohort = name, queue, cohort
+    def __init__(self, name: str, queue: Queue | None, cohort: Cohort, number: int) -> None:
+        self.name, self.queue, self.cohort, self.number = name, queue, cohort, number
+        self.lanes: dict[Lane, int] = {}
         self.held: dict[str, int] = {}
         self.level = 0.0
         self.quota: dict[str, int] = dict(queue.quota or ()) if queue else {}

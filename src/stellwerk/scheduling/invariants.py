@@ -185,6 +185,10 @@ def _indexes(book: Book) -> Iterator[str]:
         other = fresh.lanes[name]
         if lane.places.content(book.state.now) != other.places.content(book.state.now):
             yield f"index: places of {name}: {lane.places.content(book.state.now)}"
+        places = [found.current()[:4] for found in lane.entered() if found.entry is not None]
+        top = lane.top()
+        if (top[:4] if top is not None else None) != min(places, default=None):
+            yield f"index: first of {name} is {top}"
         if set(book.members[name]) != set(fresh.members[name]):
             yield f"index: members of {name}"
     for name, account in fresh.accounts.items():

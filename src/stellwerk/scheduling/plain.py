@@ -48,7 +48,7 @@ def start(book: Book, workload: WorkloadState, quick: Quick) -> bool:
 def end(book: Book, workload: WorkloadState, attempt: Attempt, event: AttemptEnded) -> bool:
     """End a workload whose attempt succeeded, if it held a cell or one unit."""
     grants = attempt.grants
-    if event.outcome != "succeeded" or len(grants) > 1 or workload.phase == "stopping":
+    if event.outcome != "succeeded" or len(grants) != 1 or workload.phase == "stopping":
         return False
     lane = book.lanes.get(grants[0].pool)
     unit = lane.counts.uncut(grants[0]) if lane is not None and lane.counts is not None else None
@@ -59,7 +59,7 @@ def end(book: Book, workload: WorkloadState, attempt: Attempt, event: AttemptEnd
     del held[key]
     if not held:
         unit.idle_since = state.now
-    if lane.heap:
+    if lane.classes:
         book.dirty[lane] = None
     workload.phase = "ended"
     if book.forget and not book.timers.due:

@@ -21,7 +21,8 @@ from __future__ import annotations
 from itertools import islice
 
 from stellwerk.scheduling.book import Book
-from stellwerk.scheduling.index import Entry, Lane, Reservation, Shape, WaitClass
+from stellwerk.scheduling.index import Lane, Reservation, Shape, WaitClass
+from stellwerk.scheduling.order import Entry
 from stellwerk.scheduling.placement.index import INF, Forecast
 from stellwerk.scheduling.policy import fallback
 from stellwerk.scheduling.policy.rules import remaining
@@ -139,14 +140,31 @@ def _best(
         window = reserved.at - book.state.now if reserved.at < INF else -1.0
         if not long and shape.shortest() > window:
             continue
-        for found in islice(shape.classes(), DEPTH):
-            if found in tried or found is head or not found.backfills:
-                continue
-            workload = found.line.first() if long else found.line.first_within(window)
-            if workload is None:
-                continue
+        passing = _passing(shape, None if long else window, {*tried, head})
+        if passing is not None:
+            found, workload = passing
             key = (found.rank, found.account.level, workload.order - places * shape.total)
             if best is None or key < best[0]:
                 best = (key, found, workload)
-            break
     return best
+
+
+def _passing(shape: Shape, window: float | None, without: set[WaitClass]) -> tuple[WaitClass, WorkloadState] | None:
+    """The first of a shape that takes at most `window` seconds (None: any time), of those who may pass.
+
+    Where few are so short they are compared; else the `DEPTH` first classes are looked at.
+    """
+    few = None if window is None else shape.within(window, DEPTH)
+    if few is not None:
+        may = [each for each in few if each[0] not in without and each[0].backfills]
+        return min(may, key=_place, default=None)
+    for found in islice(shape.order, DEPTH):
+        if found not in without and found.backfills:
+            workload = found.line.first() if window is None else found.line.first_within(window)
+            if workload is not None:
+                return found, workload
+    return None
+
+
+def _place(each: tuple[WaitClass, WorkloadState]) -> tuple[int, float, int]:
+    return each[0].rank, each[0].account.level, each[1].order

@@ -17,8 +17,9 @@ from math import ceil
 
 from stellwerk.scheduling.book import Book
 from stellwerk.scheduling.commands import ResizeAttempt
-from stellwerk.scheduling.index import Entry, Lane, WaitClass
+from stellwerk.scheduling.index import Lane, WaitClass
 from stellwerk.scheduling.model import Grant, Option
+from stellwerk.scheduling.order import Entry
 from stellwerk.scheduling.policy import backfill, queues
 from stellwerk.scheduling.spending import settle
 from stellwerk.scheduling.state import Attempt, WorkloadState

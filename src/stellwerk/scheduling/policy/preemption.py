@@ -106,7 +106,7 @@ def _memory_allows(book: Book, found: WaitClass) -> bool:
     """Whether the machine that plays the fleet would have the memory, once those who are lifted have left."""
     if book.memory is None:
         return True
-    if book.claim is not None and (found.entry is None or book.claim < found.entry):
+    if book.claim is not None and (found.entry is None or book.claim < found.current()):
         return False
     back = sum(book.memory_of(book.state.workloads[key].attempts[-1].grants) for key in book.lifted)
     needed = (reasons.memory_needed(book.state, option) for option in found.shape.options)

@@ -89,7 +89,7 @@ def in_lanes(book: Book, lanes: Iterable[Lane]) -> dict[str, Promise]:
 
 def firsts(book: Book, lane: Lane) -> list[Waiting]:
     """The first `PROMISES` of a lane, in order."""
-    classes = [entry[4] for entry in lane.heap if entry[4].entry is entry]
+    classes = lane.entered()
     pairs = ((found, workload) for found in classes for workload in islice(found.line, PROMISES))
     places = [(book.place_of(found, workload), found, workload) for found, workload in pairs]
     return nsmallest(PROMISES, places, key=lambda each: each[0])

@@ -106,8 +106,7 @@ def _make_for_waiting(book: Book, lane: Lane) -> int:
 
 def waiting_in(lane: Lane) -> Iterator[tuple[WaitClass, WorkloadState]]:
     """The first of those who wait in a lane, in order."""
-    classes = [entry[4] for entry in lane.heap if entry[4].entry is entry]
-    pairs = [(each.rank, each.account.level, w.order, each, w) for each in classes for w in each.line]
+    pairs = [(each.rank, each.account.level, w.order, each, w) for each in lane.entered() for w in each.line]
     for pair in nsmallest(MOST_SERVED, pairs, key=lambda pair: pair[:3]):
         yield pair[3], pair[4]
 
@@ -215,9 +214,9 @@ def mend(book: Book) -> None:
 
 def provision(book: Book, lane: Lane, meant: str | None) -> None:
     """A new unit under the lowest free name."""
-    state, pool, index = book.state, lane.pool, 0
-    while (name := f"{pool.name}-{index}") in state.units:
-        index += 1
+    state, pool = book.state, lane.pool
+    while (name := f"{pool.name}-{lane.named}") in state.units:
+        lane.named += 1
     incarnation = state.incarnations.get(name, 0) + 1
     state.incarnations[name] = incarnation
     unit = UnitState(name, pool.name, incarnation, "provisioning", pool.chips, pool.hosts, state.now)

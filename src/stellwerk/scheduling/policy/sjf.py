@@ -19,7 +19,8 @@ back.
 from __future__ import annotations
 
 from stellwerk.scheduling.book import Book
-from stellwerk.scheduling.index import Entry, Lane, WaitClass
+from stellwerk.scheduling.index import Lane, WaitClass
+from stellwerk.scheduling.order import Entry
 from stellwerk.scheduling.policy import fallback, preemption, queues
 from stellwerk.scheduling.policy.rules import area_key, old_at, remaining
 from stellwerk.scheduling.state import WorkloadState
@@ -60,7 +61,7 @@ def serve(book: Book, lane: Lane) -> None:
 
 
 def _next(lane: Lane, tried: set[int]) -> Entry | None:
-    valid = [entry for entry in lane.heap if entry[4].entry is entry and id(entry[4]) not in tried]
+    valid = [found.entry for found in lane.entered() if found.entry is not None and id(found) not in tried]
     return min(valid, default=None)
 
 
