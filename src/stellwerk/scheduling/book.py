@@ -362,7 +362,7 @@ class Book(Units):
 
     def by_lane(self, grants: tuple[Grant, ...]) -> Iterator[tuple[Lane, tuple[Grant, ...]]]:
         """Grants by the lane they are in."""
-        pools = {grant.pool: None for grant in grants}
+        pools = {grants[0].pool: None} if len(grants) == 1 else {grant.pool: None for grant in grants}
         for pool in pools:
             lane = self.lanes.get(pool)
             if lane is not None:

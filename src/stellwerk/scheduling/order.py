@@ -249,7 +249,7 @@ def _place(entry: Entry) -> tuple[int, float, float, int]:
 
 def _holds(each: tuple[float, int, WaitClass]) -> bool:
     entry = each[2].entry
-    return entry is not None and entry[3] == each[1]
+    return entry is not None and entry[2:4] == each[:2]
 
 
 def _top(row: Row) -> Entry | None:
