@@ -85,7 +85,7 @@ def test_the_snapshot_and_the_first_event_lead_to_the_same_byte_for_byte(tmp_pat
     asyncio.run(_lived(tmp_path, 3))
     known, ended = _found(tmp_path)
     assert (known, ended) == _found(tmp_path, replay) == _found(tmp_path)
-    assert list(known) == ["scheduler", "ledger", "feed"]
+    assert list(known) == ["scheduler", "ledger", "feed", "outlooks"]
     assert len(ended) == 8 and "workloads" not in json.loads(known["scheduler"])
 
 

@@ -245,9 +245,10 @@ async def workload(site: _At, name: str) -> Json:
 
 async def why(site: _At, name: str) -> Json:
     """Why a workload waits, until when, and what would start it now."""
-    controller, key = site.controller, site.workload(name).key
+    controller, workload = site.controller, site.workload(name)
     found = await controller.outlooks.of_all(controller.state, controller.clock.now())
-    return planning.why(controller.scheduler, controller.state.workloads[key], found.get(key))
+    now = controller.workload(workload.key) or workload
+    return planning.why(controller.scheduler, now, found.get(workload.key))
 
 
 async def watch(site: _At, name: str, after: int = 0, timeout: float = 0.0) -> Json:

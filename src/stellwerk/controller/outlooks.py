@@ -96,8 +96,5 @@ def _has_just_ended(workload: WorkloadState, event: AttemptEnded, now: float) ->
 
 def _ran(workload: WorkloadState) -> float:
     """Seconds that all attempts ran."""
-    return sum(
-        attempt.finished - attempt.running
-        for attempt in workload.attempts
-        if attempt.finished is not None and attempt.running is not None
-    )
+    spans = ((attempt.running, attempt.finished) for attempt in workload.attempts)
+    return sum((end - began for began, end in spans if began is not None and end is not None), 0.0)

@@ -121,7 +121,8 @@ class Scheduler:
 
     def promise(self, key: str) -> Promise | None:
         """When a waiting workload starts, as far as it is promised; None when it is not among the first who wait."""
-        return promises.of(self.book, self.state.workloads[key])
+        workload = self.state.workloads.get(key)
+        return None if workload is None else promises.of(self.book, workload)
 
     def cheapest_change(self, key: str) -> Change | None:
         """The smallest change that would start a waiting workload now; None when it does not wait, or none would."""

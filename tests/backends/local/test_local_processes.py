@@ -90,3 +90,38 @@ def test_what_is_gone_is_no_error():
     assert processes.command_line(child.pid) == []
     assert not processes.alive(child.pid)
     assert processes.oom_kills() >= 0
+
+
+RENAMED = """
+import ctypes, os, sys
+arguments = int(open("/proc/self/stat").read().rpartition(")")[2].split()[45])
+environment = int(open("/proc/self/stat").read().rpartition(")")[2].split()[47])
+end = int(open("/proc/self/stat").read().rpartition(")")[2].split()[48])
+ctypes.memset(environment, 0, end - environment)
+ctypes.memmove(arguments, b"ray::Agent\\0", 11)
+print("renamed", flush=True)
+input()
+"""
+
+
+def test_a_process_that_ray_renamed_is_found_by_the_folder_it_works_in(tmp_path):
+    mark, other = f"renamed/{os.getpid()}", tmp_path / "other"
+    other.mkdir()
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen([sys.executable, "-c", RENAMED], cwd=tmp_path, env=_environment(mark), **pipes) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        assert processes.marked(processes.MARKER, mark) == []
+        assert processes.of_attempt(mark, tmp_path) == [child.pid]
+        assert processes.of_attempt(mark, other) == []
+        assert processes.sweep(lambda: processes.of_attempt(mark, tmp_path)) == []
+
+
+def test_who_only_looks_into_the_folder_is_left_alone(tmp_path):
+    command = [sys.executable, "-c", "print(1, flush=True); input()"]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    with subprocess.Popen(command, cwd=tmp_path, env=_environment("somebody"), **pipes) as child:
+        assert child.stdout is not None
+        child.stdout.readline()
+        assert processes.of_attempt("another", tmp_path) == []
+        child.kill()

@@ -170,9 +170,14 @@ class Cluster:
     def _folder(self, host: Mapping[str, Any]) -> Path:
         return self._run_dir / f"h{host['number']}"
 
-    def died(self, pid: int) -> str | None:
-        """The node whose raylet (or GCS) a dead process was, or None."""
-        return self.pids.pop(pid, None)
+    def ended(self, reaped: Mapping[int, int]) -> list[tuple[str, int | None]]:
+        """The nodes whose raylet (or GCS) has ended, with its exit code where that is known.
+
+        `reaped` are children that have ended, with their codes. The head's are not children of the keeper as long as
+        the process that started them lives, which on a busy machine may be half a minute.
+        """
+        dead = [pid for pid in self.pids if pid in reaped or not processes.alive(pid)]
+        return [(self.pids.pop(pid), reaped.get(pid)) for pid in dead]
 
     def processes_of(self, host: str) -> list[int]:
         """Every process of one host."""

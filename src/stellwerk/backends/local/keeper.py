@@ -178,14 +178,16 @@ class Keeper:
                 self._record("checkpoint", uri=report["checkpoint"], step=report.get("step"))
 
     def _reap(self) -> None:
-        for pid, code in processes.reap_children():
+        """Deal with what has ended, nodes first: a driver that fails because its node is gone is not to blame."""
+        reaped = dict(processes.reap_children())
+        for name, code in self._cluster.ended(reaped) if self._cluster is not None else ():
+            self._on_node_death(name, code)
+        for pid, code in reaped.items():
             if self._driver is not None and pid == self._driver.pid:
                 self._on_driver(code)
             elif pid in self._commands:
                 identity, _ = self._commands.pop(pid)
                 self._record("command-ended", id=identity, exit_code=code if code >= 0 else 128 - code)
-            elif self._cluster is not None and (name := self._cluster.died(pid)) is not None:
-                self._on_node_death(name, code)
 
     def _on_driver(self, code: int) -> None:
         if self._driver is not None:
@@ -201,7 +203,7 @@ class Keeper:
             return
         self._ending = self._ending or ending
 
-    def _on_node_death(self, name: str, code: int) -> None:
+    def _on_node_death(self, name: str, code: int | None) -> None:
         if name == HEAD:
             self._ending = self._ending or Ending("failed", "infrastructure", f"Ray's head died ({_how(code)})")
             return
@@ -390,7 +392,7 @@ class Keeper:
         processes.sweep(lambda: processes.descendants(own), reap=True)
 
         def strays() -> list[int]:
-            return processes.marked(processes.MARKER, marker)
+            return processes.of_attempt(marker, self._folder.work)
 
         left = processes.sweep(strays, reap=True)
         with suppress(Exception):
@@ -420,7 +422,9 @@ def _drain(pipe: int) -> None:
             pass
 
 
-def _how(code: int) -> str:
+def _how(code: int | None) -> str:
+    if code is None:
+        return "how is not known"
     return f"signal {-code}" if code < 0 else f"exit code {code}"
 
 

@@ -1,8 +1,10 @@
 """Finding and ending every process of an attempt, whatever it did to hide (Linux).
 
-Two nets, because each has a hole. The keeper is the *subreaper* of all that it starts: a process whose parent ends
+Several nets, because each has a hole. The keeper is the *subreaper* of all that it starts: a process whose parent ends
 becomes the keeper's child, not init's, so that nothing leaves its tree, whatever it does to sessions or process groups.
 And every process inherits a *marker* in its environment, by which it is found when the keeper itself has been killed.
+Ray gives some processes another name (`ray::DashboardAgent`), which overwrites what the kernel shows of their
+environment; these are found by that name and the folder that they work in, which no other attempt has.
 """
 
 from __future__ import annotations
@@ -81,6 +83,24 @@ def marked(name: str, value: str) -> list[int]:
     wanted = f"{name}={value}".encode()
     own = os.getpid()
     return [pid for pid in _pids() if pid != own and _has(pid, wanted) and alive(pid)]
+
+
+def of_attempt(marker: str, folder: Path) -> list[int]:
+    """Every living process of the attempt with this marker, whose work folder is `folder`; without this one."""
+    return sorted({*marked(MARKER, marker), *_renamed(folder.resolve())})
+
+
+def _renamed(folder: Path) -> list[int]:
+    """Living processes that Ray has renamed and that work in `folder`."""
+    found: list[int] = []
+    for pid in _pids():
+        try:
+            inside = (_PROC / str(pid) / "cwd").readlink() == folder
+            if inside and (_PROC / str(pid) / "cmdline").read_bytes().startswith(b"ray::") and alive(pid):
+                found.append(pid)
+        except OSError:
+            continue
+    return found
 
 
 def alive(pid: int) -> bool:

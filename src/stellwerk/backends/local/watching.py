@@ -175,7 +175,7 @@ def bury(folder: AttemptFolder, plan: Mapping[str, Any]) -> None:
     """End every process of an attempt that has no keeper, remove its temporary folder, write its end."""
 
     def strays() -> list[int]:
-        return processes.marked(processes.MARKER, plan["marker"])
+        return processes.of_attempt(plan["marker"], folder.work)
 
     left = processes.sweep(strays)
     processes.remove_folder(Path(plan["run_dir"]), strays)
