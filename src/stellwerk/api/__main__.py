@@ -1,8 +1,8 @@
 """The controller's process: `python -m stellwerk.api --home FOLDER`.
 
 Exit codes: 0 ended as asked or for want of work, 1 failed, 2 a setting is wrong (controller.log has the cause of both),
-3 another controller runs.
-SIGTERM and SIGINT end the controller alone; workloads keep running, and the next controller adopts them.
+3 another controller runs. SIGTERM and SIGINT end the controller alone; workloads keep running, and the next controller
+adopts them.
 """
 
 from __future__ import annotations

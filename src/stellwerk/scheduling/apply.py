@@ -1,7 +1,6 @@
 """The fold: what each event changes in the state, and what follows from it at once.
 
-News about an attempt or an incarnation that has been replaced is ignored. Orders that follow from an event without
-any
+News about an attempt or an incarnation that has been replaced is ignored. Orders that follow from an event without any
 choice (stop the gang that lost a host) are given here; everything that is a choice is the cycle's.
 """
 

@@ -1,8 +1,7 @@
 """The smallest change that would start a waiting workload now.
 
 For each option that nothing but one thing keeps from starting, that thing: a larger quota, more units of a pool, the
-end of one workload, more memory, or a time that passes by itself. Of all, what costs the least: a quota costs
-nothing,
+end of one workload, more memory, or a time that passes by itself. Of all, what costs the least: a quota costs nothing,
 units their price, a stopped workload what it would lose, and waiting is what remains. A workload that is reserved
 against needs units of its own: what is kept for others is not counted.
 """

@@ -1,9 +1,9 @@
 """Orders the core gives. A backend carries each out idempotently and answers with events.
 
-`StartAttempt` is answered by `AttemptStarted` and one `AttemptEnded`; `StopAttempt` by `AttemptEnded`;
-`ResizeAttempt` by `AttemptResized`;
-`ProvisionUnit` and `RecycleUnit` by `UnitAppeared` or `ProvisionRefused`; `ReleaseUnit` by `UnitGone`.
-`WakeAt` is for the driver of the core itself, which answers with `Woke`; a later `WakeAt` replaces an earlier one.
+`StartAttempt` is answered by `AttemptStarted` and one `AttemptEnded`; `StopAttempt` by `AttemptEnded`; `ResizeAttempt`
+by `AttemptResized`; `ProvisionUnit` and `RecycleUnit` by `UnitAppeared` or `ProvisionRefused`; `ReleaseUnit` by
+`UnitGone`. `WakeAt` is for the driver of the core itself, which answers with `Woke`; a later `WakeAt` replaces an
+earlier one.
 """
 
 from __future__ import annotations

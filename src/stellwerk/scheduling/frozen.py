@@ -1,7 +1,6 @@
 """Making frozen records fast.
 
-A frozen dataclass pays for its constructor with a call for every field. `twin` gives a plain class of the same
-layout:
+A frozen dataclass pays for its constructor with a call for every field. `twin` gives a plain class of the same layout:
 a record is filled as a plain one and frozen by naming its class, which costs a quarter. For the few kinds of record
 that are made for every event.
 """

@@ -68,13 +68,12 @@ class Departure:
 class WorkloadState:
     """A workload and all its attempts; the last attempt is the live one while `phase` is not waiting or ended.
 
-    `waiting_since` restarts with every return to the queue, `hold_until` keeps it there after a failure,
-    `stop_cause` is why the core (or a person) is stopping the live attempt, `stop_for` the key of the workload that a
-    preempted one makes room for, `reclaims` whether borrowers were stopped for a waiting one, `made_room` when anybody
-    was last. `failures` counts
-    the user's own, `setbacks` those of the infrastructure since the
-    last progress. `worked` is the running time (s) that the last checkpoint keeps. `promise` is the latest start that
-    was promised while it waits; `departures` are the options it left. `load` is what a serving workload told last.
+    `waiting_since` restarts with every return to the queue, `hold_until` keeps it there after a failure, `stop_cause`
+    is why the core (or a person) is stopping the live attempt, `stop_for` the key of the workload that a preempted one
+    makes room for, `reclaims` whether borrowers were stopped for a waiting one, `made_room` when anybody was last.
+    `failures` counts the user's own, `setbacks` those of the infrastructure since the last progress. `worked` is the
+    running time (s) that the last checkpoint keeps. `promise` is the latest start that was promised while it waits;
+    `departures` are the options it left. `load` is what a serving workload told last.
     """
 
     demand: Demand

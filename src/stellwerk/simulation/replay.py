@@ -1,9 +1,7 @@
 """A trace on a fleet under a policy, in virtual time: the scheduler that runs workloads also runs this.
 
-    fleet = load_fleet("fleet.yaml")
-    trace = read("trace.csv", "p100")
-    outcome = replay(fleet, trace, policy="default")
-    outcome.summary()["wait_s"]["p90"]
+    fleet = load_fleet("fleet.yaml") trace = read("trace.csv", "p100") outcome = replay(fleet, trace, policy="default")
+outcome.summary()["wait_s"]["p90"]
 
 The pools are there from the beginning, each at its minimum. Nothing is random but what `seed` draws: factors of
 estimates, and failures.
@@ -73,8 +71,8 @@ def replay(
     """Run a trace through the scheduler until everything has ended.
 
     `names` are shown as `fleet`, `trace`, `failures`; `bounds` are the trace's limits where they are known already;
-    without `limited` there are none.
-    Raises `ValueError` for a trace that names no hardware, on a fleet of several accelerators.
+    without `limited` there are none. Raises `ValueError` for a trace that names no hardware, on a fleet of several
+    accelerators.
     """
     settings = settings or Settings()
     fleet, jobs, world = _made(declared, trace, settings)

@@ -1,11 +1,10 @@
 """The keeper of one attempt: starts its Ray cluster and its driver, writes down what happens, leaves nothing behind.
 
-`python -m stellwerk.backends.local.keeper FOLDER`, detached from the controller, which may be killed and come back:
-the keeper needs it for nothing. It reads `plan.json`, appends to `journal.jsonl`, and listens on a Unix socket. A
-connection gets a byte for every new record and may give orders, a JSON line each:
-`{"op": "stop", "cause", "grace"}`, `{"op": "kill", "hosts": [NAME, ...]}`,
-`{"op": "command", "id", "argv", "env", "cwd"}`,
-`{"op": "resize", "resize", "hosts", "units", "context", "grace"}` (see `resizing`).
+`python -m stellwerk.backends.local.keeper FOLDER`, detached from the controller, which may be killed and come back: the
+keeper needs it for nothing. It reads `plan.json`, appends to `journal.jsonl`, and listens on a Unix socket. A
+connection gets a byte for every new record and may give orders, a JSON line each: `{"op": "stop", "cause", "grace"}`,
+`{"op": "kill", "hosts": [NAME, ...]}`, `{"op": "command", "id", "argv", "env", "cwd"}`, `{"op": "resize", "resize",
+"hosts", "units", "context", "grace"}` (see `resizing`).
 
 Records: `began`, `ready` (the cluster is whole), `started` (the entrypoint has begun), `checkpoint`, `host-lost`,
 `command`, `command-ended`, `resizing`, `resized`, `stopping`, and at the end, when every process and every temporary

@@ -1,7 +1,6 @@
 """The index of one pool's free hardware: what every decision about placement asks, and asks often.
 
-One index for each way that hardware is handed out (`Pool.layout`); the policy knows only this protocol. Units are
-known
+One index for each way that hardware is handed out (`Pool.layout`); the policy knows only this protocol. Units are known
 by rank, their place in the natural order of names, and sets of units are whole numbers with one bit for each rank:
 exact, small, quick to combine, and the same whatever order the units came in.
 

@@ -1,7 +1,6 @@
 """The index of a pool whose units are split into sub-slices (layout `subslices`).
 
-A TPU part asks for slices of a topology that the pool's units are, or can be split into; a slice smaller than a
-unit is
+A TPU part asks for slices of a topology that the pool's units are, or can be split into; a slice smaller than a unit is
 a cell, and its grant tells the place of it. The geometry is that of `subslices`; here units get their incarnations,
 holders and expected ends. What is held of a unit is known from `take` and `give` alone.
 

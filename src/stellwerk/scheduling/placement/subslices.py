@@ -14,8 +14,7 @@ A pool keeps, for each shape that was ever asked for, its units ordered by that 
 pool is the head of a list. Choices are remembered by (cut, free blocks, shape): units in the same state cost one
 computation.
 
-Limits: sub-slices are never moved to make room. Turned parts (a 2x4 lying as 4x2) are used only where `rotate` is
-asked
+Limits: sub-slices are never moved to make room. Turned parts (a 2x4 lying as 4x2) are used only where `rotate` is asked
 for, since Ray and the TPU driver know a part only as written. A unit that lost a host hands out nothing.
 """
 

@@ -1,7 +1,6 @@
 """What a part of an option asks of a pool: whole units, and a cell of one more.
 
-Why: a slice, an NVLink domain or a node is of use only whole, and a gang only together. A GPU or CPU group larger
-than
+Why: a slice, an NVLink domain or a node is of use only whole, and a gang only together. A GPU or CPU group larger than
 one unit takes whole units and, for what is left over, a cell of one more that was wholly free; a smaller one takes a
 cell of one unit. A TPU group takes one whole unit of its topology.
 """

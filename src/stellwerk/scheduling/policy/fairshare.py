@@ -1,15 +1,13 @@
 """How much of its fair share a queue uses: the order between queues of equal priority.
 
-A queue's dominant share (Ghodsi et al., 2011) is the largest of its shares of the fleet's chips, over accelerators:
-D = max(held / all). Its decayed average A follows dA/dt = (D - A) / tau with a half-life of `HALF_LIFE`, so what was
-used two days ago counts a quarter. A queue's level is (D + A) / weight; the lowest is served first. D alone
-forgets that
+A queue's dominant share (Ghodsi et al., 2011) is the largest of its shares of the fleet's chips, over accelerators: D =
+max(held / all). Its decayed average A follows dA/dt = (D - A) / tau with a half-life of `HALF_LIFE`, so what was used
+two days ago counts a quarter. A queue's level is (D + A) / weight; the lowest is served first. D alone forgets that
 someone held everything until a minute ago, A alone would let a newcomer take everything for hours.
 
-D changes only when something of the queue starts or ends; A is brought up to date then, and every `TICK` while
-anything waits. Between two ticks the order is therefore exact in D and at most a tick old in A. With no queue
-declared
-there is one queue, and no order between queues.
+D changes only when something of the queue starts or ends; A is brought up to date then, and every `TICK` while anything
+waits. Between two ticks the order is therefore exact in D and at most a tick old in A. With no queue declared there is
+one queue, and no order between queues.
 
 The arithmetic uses only sums, products and exact halvings, so it gives the same on every platform.
 """

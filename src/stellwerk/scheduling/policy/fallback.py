@@ -1,11 +1,10 @@
 """Which of a workload's options are open to it now.
 
-Options are in order of preference. The first is open at once; each later one opens when the patience of those before
-it is used up, counted from when the workload began to wait, or when they were left earlier: because the provider
-refused
+Options are in order of preference. The first is open at once; each later one opens when the patience of those before it
+is used up, counted from when the workload began to wait, or when they were left earlier: because the provider refused
 them. An option that can never be met costs no patience. An open option stays open: if its units are free it is taken.
-Units are made for the last option that has opened; those that were made for one that was left are given back.
-An option is also taken before its turn if it would finish clearly earlier than the one that is waited for.
+Units are made for the last option that has opened; those that were made for one that was left are given back. An option
+is also taken before its turn if it would finish clearly earlier than the one that is waited for.
 """
 
 from __future__ import annotations

@@ -1,8 +1,7 @@
 """The waiting workloads of one class, in the order in which they are to be served.
 
 A class is made of workloads with equal options, queue and priority, so one answer holds for all of them: where the
-first
-does not fit, none does. Two kinds of line:
+first does not fit, none does. Two kinds of line:
 
 * `HeapLine` by any key (age, or remaining time for `sjf`): the first in O(1), in and out in O(log n);
 * `AgeLine` by age, for policies that let shorter work pass: also "the first that takes at most so long", by a tree of

@@ -1,15 +1,13 @@
 """Stopping what runs, so that something else can start. Only where the fleet says `preempt`.
 
-Who may be stopped for whom: of lower priority for a blocked workload that is first in its lane, or anything of
-queues that
-borrow, for a workload within its own queue's quota that waits because others hold what the queue lent. Those who cost
-the least are stopped first: the lowest priority, then the least work lost, which is chips times the seconds since the
-last checkpoint (or the start). No more are stopped than are needed: of the chosen, each that turns out not to be
-needed is
-let go on. The victims are given `GRACE` seconds to save a checkpoint, wait in their lines again, and lose no retries.
+Who may be stopped for whom: of lower priority for a blocked workload that is first in its lane, or anything of queues
+that borrow, for a workload within its own queue's quota that waits because others hold what the queue lent. Those who
+cost the least are stopped first: the lowest priority, then the least work lost, which is chips times the seconds since
+the last checkpoint (or the start). No more are stopped than are needed: of the chosen, each that turns out not to be
+needed is let go on. The victims are given `GRACE` seconds to save a checkpoint, wait in their lines again, and lose no
+retries.
 
-While the victims of a workload are stopping it has a claim: what they leave is for it, so nobody who comes after
-it is
+While the victims of a workload are stopping it has a claim: what they leave is for it, so nobody who comes after it is
 started in its lanes until they are gone.
 """
 

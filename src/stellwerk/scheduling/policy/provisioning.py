@@ -1,8 +1,7 @@
 """How many units a pool should have.
 
 Each pool wants what is in use, what is meant for somebody who waits, and its warm buffer, within its minimum and
-maximum. A blocked workload adds the units it lacks if all of them can be had, since a part of a gang is of no use;
-they
+maximum. A blocked workload adds the units it lacks if all of them can be had, since a part of a gang is of no use; they
 are meant for it until anyone is granted them. Units that nobody needs are given back after the pool's idle time, the
 last name first; those that were meant for a workload that left the option, or is over, are given back at once. A
 provider that refused is not asked again before the cool-down is over.

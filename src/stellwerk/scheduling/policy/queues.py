@@ -1,15 +1,13 @@
 """What a queue may hold: quota, borrowing and lending, counted in chips of each accelerator.
 
-Queues of one cohort lend each other what they do not use. Of its quota a queue lends all, none, or `lend` chips;
-what it
-does not lend is guaranteed to it. Let u be what a queue holds, q its quota and g the guaranteed part. Then at any
+Queues of one cohort lend each other what they do not use. Of its quota a queue lends all, none, or `lend` chips; what
+it does not lend is guaranteed to it. Let u be what a queue holds, q its quota and g the guaranteed part. Then at any
 time
 
 * u <= q + borrow, where a limit to borrowing was set, and
 * the sum over the cohort of max(0, u - g) <= the sum of all that is lent.
 
-So a queue that lent may have to wait until borrowers give back (or, where preemption is enabled, is given it at
-once).
+So a queue that lent may have to wait until borrowers give back (or, where preemption is enabled, is given it at once).
 While such a queue waits within its own quota, nobody in its cohort borrows more; and a workload that has waited for
 quota longer than `PATIENCE` is not passed any more by later work of its own queue, nor by later borrowers.
 

@@ -22,10 +22,9 @@ PROMISES = 4
 @dataclass(frozen=True, slots=True)
 class Rules:
     """`order`: what comes first within a priority; `backfill`: whether later work may pass a blocked one; `fair`:
-    whether
-    queues are ordered by the share that they use; `places`: how many places in the line one chip is worth among those
-    who may pass, as larger work finds its room more rarely; `displaces`: whether the first stops those who run and
-    come after it.
+    whether queues are ordered by the share that they use; `places`: how many places in the line one chip is worth among
+    those who may pass, as larger work finds its room more rarely; `displaces`: whether the first stops those who run
+    and come after it.
     """
 
     order: Literal["age", "runtime", "area"]
