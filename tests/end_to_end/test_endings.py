@@ -81,7 +81,10 @@ def test_limits_ctrl_c_and_stop(home: Home) -> None:
         told(process, "attempt 1 is starting")
     late = home.stellwerk("run", home.declare("late", HANGS, "cpu:1", limits={"wait": "1s"}), "--yes")
     assert late.code == 1
-    assert "failed: wait-limit (waited 1 s without starting)" in late.err.splitlines()[-1]
+    assert (
+        "failed: wait-limit (waited 1 s without starting: needs 1 unit of cpus, 0 of 2 free"
+        in late.err.splitlines()[-1]
+    )
     assert home.json("show", "late")["attempts"] == []
 
     told(polite, "attempt 1 is running")

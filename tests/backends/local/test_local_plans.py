@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from stellwerk.backends.local import capacity, detect
-from stellwerk.backends.local.cluster import free_ports
 from stellwerk.backends.local.folder import AttemptFolder, attempt_folder, make_run_dir, network
 from stellwerk.backends.local.follow import HostLog, Reports
 from stellwerk.backends.local.hosts import held_units, plan_hosts
@@ -197,11 +196,6 @@ def test_the_drivers_own_word_counts(tmp_path: Path):
     ending = driver_ending(file, -9, False)
     assert (ending.outcome, ending.cause, ending.message) == ("failed", "out-of-memory", "too large")
     assert stop_ending("run-limit", ending).to_json()["outcome"] == "stopped"
-
-
-def test_ports_are_free_and_differ():
-    ports = free_ports(6)
-    assert len(set(ports)) == 6
 
 
 def test_worker_output_is_gathered_and_shown_to_the_driver(tmp_path: Path):

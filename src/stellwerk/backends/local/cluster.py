@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import json
 import os
-import random
 import shutil
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -21,12 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from stellwerk.backends.local import processes
+from stellwerk.backends.local.ports import Ports
 
 HEAD = "head"
 STARTS = 3
 """How often one node is tried: another process may have taken a port in between."""
 
-_PORTS = range(20_000, 32_000)
 _LEAVE_S = 3.0
 """How long the raylets of hosts that are given back may take to leave the cluster by themselves."""
 _STEP_S = 0.02
@@ -44,7 +42,8 @@ class Cluster:
         self._plan, self._run_dir, self._logs, self._env = plan, run_dir, logs, dict(env)
         self._hosts: dict[str, dict[str, Any]] = {host["name"]: host for host in plan["hosts"]}
         self._tries: dict[str, int] = {}
-        self._port, self._dashboard = free_ports(2)
+        self._ports = Ports()
+        self._port, self._dashboard = self._ports.take(2)
         self._buffer = b""
         self.released = False
         self.up: set[str] = set()
@@ -89,7 +88,7 @@ class Cluster:
 
     def start_head(self) -> None:
         """Order the head node; it has no CPUs for tasks."""
-        ports = free_ports(4)
+        ports = self._ports.take(4)
         self._order(
             HEAD,
             [
@@ -197,7 +196,7 @@ class Cluster:
         folder = self._folder(host)
         self._link_logs(folder, name)
         arguments = [f"--address={self.address}", "--include-log-monitor=false", *host["args"]]
-        self._order(name, [*arguments, *_node(host["address"], folder, free_ports(4))], host["env"])
+        self._order(name, [*arguments, *_node(host["address"], folder, self._ports.take(4))], host["env"])
 
     def _link_logs(self, folder: Path, name: str) -> None:
         """Ray keeps a node's logs in its session folder; a link there puts them where they last."""
@@ -249,24 +248,6 @@ class Cluster:
             program = os.path.basename(next(iter(processes.command_line(pid)), ""))
             if program in ("raylet", "gcs_server"):
                 self.pids[pid] = name
-
-
-def free_ports(count: int) -> list[int]:
-    """Ports that nobody listens on, below the range that outgoing connections draw from."""
-    found: list[socket.socket] = []
-    try:
-        while len(found) < count:
-            probe = socket.socket()
-            try:
-                probe.bind(("", random.choice(_PORTS)))
-            except OSError:
-                probe.close()
-                continue
-            found.append(probe)
-        return [probe.getsockname()[1] for probe in found]
-    finally:
-        for probe in found:
-            probe.close()
 
 
 def _node(address: str, folder: Path, ports: list[int]) -> list[str]:
