@@ -167,7 +167,7 @@ class ShareOrder:
         row = self._rows.setdefault(entry[0], {}).setdefault(found.account, [])
         heappush(row, (entry[2], entry[3], found))
         if len(row) > 64 + 4 * len(found.account.classes):
-            row[:] = [each for each in row if _holds(each)]
+            row[:] = {each[2]: each for each in row if _holds(each)}.values()
             heapify(row)
         if not self._known:
             return False
