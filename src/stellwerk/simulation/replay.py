@@ -9,11 +9,10 @@ estimates, and failures.
 
 from __future__ import annotations
 
-import gc
 import time
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import ProcessPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from math import fsum
 from multiprocessing import get_context
@@ -21,6 +20,7 @@ from typing import TYPE_CHECKING
 
 from stellwerk.scheduling.declared import fleet_of
 from stellwerk.scheduling.model import Fleet, PolicyName, Pool
+from stellwerk.simulation.collector import collected_later
 from stellwerk.simulation.costs import Costs, RestartCosts
 from stellwerk.simulation.driver import Job
 from stellwerk.simulation.forecasting import LOOK, Forecaster, Told, calibrated, forecasting
@@ -177,15 +177,3 @@ def _labels(settings: Settings, trace: Trace, names: Mapping[str, str | None]) -
         failures=names.get("failures"),
         seed=settings.seed,
     )
-
-
-@contextmanager
-def collected_later() -> Generator[None]:
-    """Pause the cycle collector: a replay makes many records and few cycles, and scanning them costs a third."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()

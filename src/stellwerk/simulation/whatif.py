@@ -35,9 +35,9 @@ from stellwerk.scheduling.model import Demand, Fleet
 from stellwerk.scheduling.scheduler import Scheduler
 from stellwerk.scheduling.state import WorkloadState
 from stellwerk.simulation.changed import Change
+from stellwerk.simulation.collector import collected_later
 from stellwerk.simulation.continued import ContinuedWorld, KnownJob
 from stellwerk.simulation.outcome import distribution
-from stellwerk.simulation.replay import collected_later
 from stellwerk.simulation.traces.log import Recorded, folded, last_option, running_time
 from stellwerk.simulation.world import Span
 

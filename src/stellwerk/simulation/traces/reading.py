@@ -6,15 +6,14 @@ database, which Stellwerk's own event log is.
 
 from __future__ import annotations
 
-import gc
 import gzip
 import os
 import stat
 import zlib
-from collections.abc import Callable, Generator, Iterable
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from stellwerk.simulation.collector import collected_later
 from stellwerk.simulation.traces import log, openb, philly, swf, table
 from stellwerk.simulation.traces.model import Trace
 from stellwerk.simulation.traces.rows import Rows, refuse, rows_of_csv, rows_of_parquet
@@ -37,7 +36,7 @@ def read(source: str, accelerator: str | None = None, extra_accelerators: Iterab
     """
     file, format = _split(source)
     extra = frozenset(word.lower() for word in extra_accelerators)
-    with _without_collector():
+    with collected_later():
         return _read(file, format, accelerator, extra)
 
 
@@ -54,18 +53,6 @@ def _read(file: str, format: str | None, accelerator: str | None, extra: frozens
         return swf.read(file, text, name, accelerator)
     rows = rows_of_csv(file, text)
     return _of_rows(rows, format or _seen(rows.header, file), name, accelerator, extra)
-
-
-@contextmanager
-def _without_collector() -> Generator[None, None, None]:
-    """Pause the cycle collector: reading makes many small objects and no cycles, and scanning them costs a third."""
-    was_on = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_on:
-            gc.enable()
 
 
 def _of_rows(rows: Rows, format: str, name: str, accelerator: str | None, extra: frozenset[str]) -> Trace:
