@@ -3,8 +3,9 @@
     python benchmarks/overhead.py [--rounds N] [--out FILE]
 
 Both run `examples/tiny-lm/train.py` on one emulated v6e 4x4 slice (4 hosts, 16 chips), in turn, and are compared as
-ratios: time from the command to the first training report, training throughput (tokens per second after that report)
-and memory (the largest sum of proportional set sizes of all processes). Then the start of the command line against
+ratios: time from the command to the first training report, training throughput (tokens per second: the median of the
+intervals between reports, so that a stall of the machine in one of them does not count) and memory (the largest sum of
+proportional set sizes of all processes). Both are given the same `SETTINGS`. Then the start of the command line against
 `python -c "import ray"`. Writes JSON and prints a table.
 """
 
@@ -27,6 +28,7 @@ HERE = Path(__file__).resolve().parent
 EXAMPLE = HERE.parent / "examples" / "tiny-lm"
 STELLWERK = [sys.executable, "-m", "stellwerk"]
 MARKER = "BENCHMARK_MARK"
+SETTINGS = {"STEPS": "150", "REPORT_EVERY": "5", "CHECKPOINT_EVERY": "75"}
 
 
 @dataclass
@@ -89,8 +91,11 @@ def watch(command: list[str], folder: Path, env: dict[str, str], find: Callable[
     file = find()
     if process.returncode or first is None or file is None:
         raise SystemExit(f"{command} failed ({process.returncode}); see {folder / 'output.log'}")
-    speeds = [float(line["metrics"]["tokens_per_s"]) for line in reports(file)[1:]]  # type: ignore[index, call-overload]
-    return Run(first, statistics.harmonic_mean(speeds), memory)
+    told = reports(file)
+    if told[-1]["step"] != int(SETTINGS["STEPS"]):
+        raise SystemExit(f"{command} did not run with the settings of this benchmark: {told[-1]}")
+    speeds = [float(line["metrics"]["tokens_per_s"]) for line in told[1:]]  # type: ignore[index, call-overload]
+    return Run(first, statistics.median(speeds), memory)
 
 
 def plain(folder: Path, env: dict[str, str]) -> Run:
@@ -102,7 +107,10 @@ def plain(folder: Path, env: dict[str, str]) -> Run:
 def stellwerk(folder: Path, env: dict[str, str]) -> Run:
     """Through Stellwerk, controller and all, from nothing."""
     env = env | {"STELLWERK_HOME": str(folder / "home")}
-    command = [*STELLWERK, "run", str(EXAMPLE / "train.yaml"), "--accelerator", "tpu-v6e:4x4", "--yes"]
+    shutil.copytree(EXAMPLE, folder / "example")
+    declared = folder / "example" / "train.yaml"
+    declared.write_text(declared.read_text().replace('env: {STEPS: "60"}', f"env: {json.dumps(SETTINGS)}"))
+    command = [*STELLWERK, "run", str(declared), "--accelerator", "tpu-v6e:4x4", "--yes"]
     try:
         reports_file = "home/workloads/*/attempt-1/reports.jsonl"
         return watch(command, folder, env, lambda: next(folder.glob(reports_file), None))
@@ -122,7 +130,7 @@ def command_time(command: list[str]) -> float:
 
 def training(rounds: int) -> dict[str, object]:
     """Both ways in turn; medians and the ratio of each pair's median."""
-    env = os.environ | {"STEPS": "60", "REPORT_EVERY": "5", "CHECKPOINT_EVERY": "30"}
+    env = os.environ | SETTINGS
     runs: dict[str, list[Run]] = {"plain": [], "stellwerk": []}
     for _ in range(rounds):
         for name, way in (("plain", plain), ("stellwerk", stellwerk)):
