@@ -14,23 +14,19 @@ from stellwerk.scheduling.frozen import twin
 from stellwerk.scheduling.index import Account, Cohort, Lane, WaitClass
 from stellwerk.scheduling.model import NO_LIMITS, Demand, Grant
 from stellwerk.scheduling.order import Entry, EntryOrder, Order, ShareOrder, Standings
+from stellwerk.scheduling.parking import MOST_ASKED, Parking
 from stellwerk.scheduling.placement.index import INF, make
 from stellwerk.scheduling.policy import fairshare, queues
 from stellwerk.scheduling.policy.rules import RULES, Rules, by_share, remaining, rules_for
 from stellwerk.scheduling.state import Attempt, State, WorkloadState
 from stellwerk.scheduling.timers import Timers
-from stellwerk.scheduling.units import Units
-
-MOST_UNPARKED = 64
-"""Classes of a cohort that are looked at again when one of its queues gives chips back."""
-
 
 _Start = twin(StartAttempt)
 
 Hook = Callable[["Book", WorkloadState], None]
 
 
-class Book(Units):
+class Book(Parking):
     """State and indexes of one scheduler; `out` collects the orders of the event that is being handled, `over`
     the workloads that ended by it."""
 
@@ -91,6 +87,7 @@ class Book(Units):
         self.lifted: dict[str, None] = {}
         self.flexible: dict[str, WorkloadState] = {}
         self.held: dict[str, WorkloadState] = {}
+        self.asking: dict[Cohort, None] = {}
         for pool in state.pools.values():
             self.chips_total[pool.accelerator] = self.chips_total.get(pool.accelerator, 0) + pool.maximum * pool.chips
         self.dirty, self.sized = dict.fromkeys(self.lanes.values()), dict.fromkeys(self.lanes.values())
@@ -182,13 +179,6 @@ class Book(Units):
         found.account.cohort.claimants.pop(workload.key, None)
         self.ask_cohort(found.account.cohort)
 
-    def ask_cohort(self, cohort: Cohort, most: int = MOST_UNPARKED) -> None:
-        """Those whom quota holds back may have another answer; of the parked so many are asked, the first."""
-        for found in list(cohort.parked)[:most]:
-            self.unpark(found)
-        for found in list(cohort.timed):
-            self.ask(found)
-
     def refresh(self, found: WaitClass) -> None:
         """Give a class the entry that its first member and its queue's level ask for."""
         first = found.line.first() if found.line.size else None
@@ -255,29 +245,6 @@ class Book(Units):
                 del account.lanes[lane]
             if not shape.active:
                 del lane.active[shape]
-
-    def park(self, found: WaitClass, why: str) -> None:
-        """Take a class out of the order until quota is given back: `own` its queue's, `cohort` its cohort's."""
-        found.parked = why
-        (found.account.parked if why == "own" else found.account.cohort.parked)[found] = None
-        if why != "own":
-            found.account.behind[found] = None
-        self.refresh(found)
-
-    def unpark(self, found: WaitClass) -> None:
-        """Put a class back in the order; its lanes have a new answer."""
-        found.account.parked.pop(found, None)
-        found.account.cohort.parked.pop(found, None)
-        found.account.behind.pop(found, None)
-        found.parked = None
-        self.refresh(found)
-        self.ask(found)
-
-    def ask(self, found: WaitClass) -> None:
-        """A class may have another answer, and may need other units."""
-        lanes = found.shape.lanes
-        self.dirty.update(dict.fromkeys(lanes))
-        self.sized.update(dict.fromkeys(lane for lane in lanes if lane.elastic))
 
     # Grants and returns
 
@@ -478,16 +445,16 @@ class Book(Units):
                 own = account.guaranteed[accelerator]
                 lent = max(0, after - own) - max(0, before - own)
                 cohort.used[accelerator] = cohort.used.get(accelerator, 0) + lent
+        if self.fair and not self._building:
+            self.weigh(account)
         if sign < 0:
-            most = MOST_UNPARKED if any(any(each.held.values()) for each in cohort.accounts) else len(cohort.parked)
+            most = MOST_ASKED if any(any(each.held.values()) for each in cohort.accounts) else len(cohort.parked)
             for found in list(account.parked):
                 self.unpark(found)
             if account.quota:
                 self.ask_cohort(cohort, most)
         elif cohort.parked and not self._building and queues.owns_less(account, parts.values(), grants):
             self.ask_cohort(cohort)
-        if self.fair and not self._building:
-            self.weigh(account)
 
     def weigh(self, account: Account) -> None:
         """Bring a queue's level, and the place of all its classes in the order, up to date."""

@@ -59,12 +59,15 @@ def arrived(book: Book, workload: WorkloadState) -> bool:
 def serve(book: Book, lane: Lane) -> None:
     """Serve a lane in order until somebody is blocked, then let shorter work pass."""
     if book.rules.displaces:
+        book.ask_rest()
         sjf.serve(book, lane)
         return
     fit, top = lane.places.fit, lane.top
     book.serving = lane
     if lane.aside:
         lane.back_in_line()
+    if book.asking:
+        book.ask_next(lane)
     while (entry := top()) is not None:
         found = entry[4]
         if (quick := found.quick) is not None:
@@ -79,12 +82,16 @@ def serve(book: Book, lane: Lane) -> None:
         elif offer(book, found, entry[5]) == "blocked":
             if found.timed and not _presses(book, found, entry[5], lane):
                 lane.set_aside(entry)
-                continue
-            break
+            else:
+                break
+        if book.asking:
+            book.ask_next(lane)
     else:
         if book.flexible:
             elastic.grow(book, lane)
         return
+    if book.asking:
+        book.ask_rest()
     if book.flexible and elastic.shrink_for(book, lane, entry):
         return
     if book.preempts and entry[5].key not in book.claims:

@@ -212,16 +212,18 @@ class Cohort:
     """Queues that lend each other: per accelerator what may be lent in all, and what of it is used.
 
     While borrowers have been stopped for any of the `claimants` nobody borrows what those ask for; `timed` are the
-    classes in the order of which that is said.
+    classes in the order of which that is said. `asked` are those of the parked who will be put back in the order within
+    the event that is being handled, unless those before them take what there is.
     """
 
-    __slots__ = ("accounts", "claimants", "lendable", "parked", "timed", "used")
+    __slots__ = ("accounts", "asked", "claimants", "lendable", "parked", "timed", "used")
 
     def __init__(self) -> None:
         self.accounts: list[Account] = []
         self.lendable: dict[str, int] = {}
         self.used: dict[str, int] = {}
         self.parked: dict[WaitClass, None] = {}
+        self.asked: dict[WaitClass, None] = {}
         self.timed: dict[WaitClass, None] = {}
         self.claimants: dict[str, WaitClass] = {}
 

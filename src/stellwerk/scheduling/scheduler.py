@@ -103,6 +103,8 @@ class Scheduler:
                 lane = min(dirty, key=_order)
                 del dirty[lane]
                 serve(book, lane)
+            elif book.asking:
+                book.ask_rest()
             elif book.attention or book.sized:
                 self._pools()
             else:

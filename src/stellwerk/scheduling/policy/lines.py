@@ -160,12 +160,14 @@ class AgeLine:
 
     def first(self) -> WorkloadState | None:
         """Who is to be served first."""
-        items = self._items
-        for position in range(self._head, len(items)):
+        items, position = self._items, self._head
+        most = len(items)
+        while position < most:
             if (found := items[position]) is not None:
                 self._head = position
                 return found
-        self._head = len(items)
+            position += 1
+        self._head = most
         return None
 
     def first_within(self, runtime: float) -> WorkloadState | None:

@@ -58,21 +58,37 @@ def available(account: Account, accelerator: str) -> int | None:
     return free if cap is None else min(free, cap - held)
 
 
+def _lacks(account: Account, accelerator: str, needed: int) -> str | None:
+    """What keeps a queue from that many more chips, whoever waits: `own` its limit, `cohort` what others hold."""
+    held, cap, own = account.held.get(accelerator, 0), account.caps[accelerator], account.guaranteed[accelerator]
+    after = held + needed
+    if cap is not None and after > cap:
+        return "own"
+    if after <= own:
+        return None
+    lent, cohort = after - (held if held > own else own), account.cohort
+    return "cohort" if lent > cohort.lendable.get(accelerator, 0) - cohort.used.get(accelerator, 0) else None
+
+
+def lacks_loan(found: WaitClass) -> bool:
+    """Whether others hold what a class of one option needs: however often it is asked, it will be held back."""
+    account, quota = found.account, found.account.quota
+    for accelerator, needed in found.shape.chips[0].items():
+        if accelerator in quota and (why := _lacks(account, accelerator, needed)) is not None:
+            return why == "cohort"
+    return False
+
+
 def held_back(found: WaitClass, workload: WorkloadState, chips: dict[str, int], now: float) -> str | None:
     """What keeps a workload from `chips` now: `own` its queue's limit, `cohort` what others hold; None: nothing."""
-    account = found.account
+    account, cohort = found.account, found.account.cohort
     for accelerator, needed in chips.items():
         if accelerator not in account.quota:
             continue
-        held, cap = account.held.get(accelerator, 0), account.caps[accelerator]
-        if cap is not None and held + needed > cap:
-            return "own"
-        cohort = account.cohort
-        own = account.guaranteed[accelerator]
-        lent = max(0, held + needed - own) - max(0, held - own)
-        if lent > cohort.lendable.get(accelerator, 0) - cohort.used.get(accelerator, 0):
-            return "cohort"
-        borrows = held + needed > account.quota[accelerator]
+        if why := _lacks(account, accelerator, needed):
+            return why
+        after = account.held.get(accelerator, 0) + needed
+        borrows = after > account.quota[accelerator]
         if borrows and any(
             other.account is not account
             and accelerator in other.shape.chips[0]
@@ -81,7 +97,11 @@ def held_back(found: WaitClass, workload: WorkloadState, chips: dict[str, int], 
             for other in cohort.claimants.values()
         ):
             return "cohort"
-        if cohort.parked and lent and _kept(found, workload, accelerator, borrows, now):
+        if (
+            cohort.parked
+            and after > account.guaranteed[accelerator]
+            and _kept(found, workload, accelerator, borrows, now)
+        ):
             return "cohort"
     if account.parked and any(_aged(other, workload, now) and _shares(other, chips) for other in account.parked):
         return "own"
