@@ -100,6 +100,9 @@ class Scheduler:
             if len(dirty) == 1:
                 serve(book, dirty.popitem()[0])
             elif dirty:
+                if book.asking:
+                    for lane in list(dirty):
+                        book.ask_next(lane)
                 lane = min(dirty, key=_order)
                 del dirty[lane]
                 serve(book, lane)

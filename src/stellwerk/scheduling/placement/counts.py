@@ -373,27 +373,35 @@ class CountIndex:
         self._free_at[rank] = at
 
     def _hold(self, grants: tuple[Grant, ...], key: str, until: float, since: float, span: float = 0.0) -> None:
-        self._holders[key] = (grants, since, until, span or max(until - since, SHORTEST))
+        if not span:
+            span = until - since
+            span = span if span > SHORTEST else SHORTEST
+        self._holders[key] = (grants, since, until, span)
         for grant in grants:
-            rank = self._ranked(grant.unit)
+            name = grant.unit
+            rank = self._rank[name] if name in self._rank else self._ranked(name)
             insort(self._ends, (until, rank, grant.chips, key))
-            unit = self._units[rank]
-            if unit is not None and until > self._free_at[rank] and unit.incarnation == grant.incarnation:
-                self._set_free_at(rank, until)
+            if until > self._free_at[rank]:
+                unit = self._units[rank]
+                if unit is not None and unit.incarnation == grant.incarnation:
+                    self._set_free_at(rank, until)
 
     def _unhold(self, key: str) -> None:
         grants, _, until, _ = self._holders.pop(key)
         for grant in grants:
             rank = self._rank[grant.unit]
             del self._ends[bisect_left(self._ends, (until, rank, grant.chips, key))]
-            unit = self._units[rank]
-            if unit is not None and until >= self._free_at[rank] and unit.incarnation == grant.incarnation:
-                self._set_free_at(rank, self._last_end(unit, key))
+            if until >= self._free_at[rank]:
+                unit = self._units[rank]
+                if unit is not None and unit.incarnation == grant.incarnation:
+                    self._set_free_at(rank, self._last_end(unit, key))
 
     def _last_end(self, unit: UnitState, leaving: str) -> float:
-        holders = self._holders
-        ends = [holders[key][2] for key in unit.held if key != leaving and key in holders]
-        return max(ends, default=0.0)
+        holders, last = self._holders, 0.0
+        for key in unit.held:
+            if key != leaving and key in holders and (end := holders[key][2]) > last:
+                last = end
+        return last
 
     def _extend_until(self, now: float) -> None:
         while self._ends and self._ends[0][0] <= now:

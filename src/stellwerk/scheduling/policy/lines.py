@@ -140,7 +140,8 @@ class AgeLine:
             if position == self._room:
                 self._remake(position, runtime)
         self._items[position] = workload
-        self._head = min(self._head, position)
+        if position < self._head:
+            self._head = position
         self._set(position, runtime)
         self.size += 1
 
