@@ -30,15 +30,15 @@ FailuresOption = Annotated[
 AcceleratorOption = Annotated[
     str | None, typer.Option(help="What a trace that only counts chips runs on.", metavar="NAME")
 ]
-SeedOption = Annotated[int, typer.Option(help="For drawn estimates and failures.", metavar="N")]
+SeedOption = Annotated[int, typer.Option(help="For generated demand, drawn estimates and failures.", metavar="N")]
 
 
-def trace_for(file: str, fleet: spec.Fleet, source: str, accelerator: str | None) -> Trace:
-    """The trace for one fleet; hardware that neither says is refused."""
+def trace_for(file: str, fleet: spec.Fleet, source: str, accelerator: str | None, seed: int) -> Trace:
+    """The trace for one fleet, drawn by `seed` where it is generated; hardware that neither says is refused."""
     from stellwerk.simulation.traces import read
 
     chosen = _accelerator(file, fleet, accelerator)
-    trace = read(source, chosen, fleet.accelerators)
+    trace = read(source, chosen, fleet.accelerators, seed)
     for kind, count in trace.left_out.items():
         print(f"{source}: {count:,} rows left out: {kind}", file=sys.stderr)
     if not trace.jobs:

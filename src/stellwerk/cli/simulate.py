@@ -32,7 +32,10 @@ def simulate(
     fleet: Annotated[list[str], typer.Option(help="A fleet file; again to compare.", metavar="FLEET")],
     trace: Annotated[
         str,
-        typer.Option(help="A trace; its format is seen from the content, or named: FILE:FORMAT.", metavar="TRACE"),
+        typer.Option(
+            help="A trace, or generated demand; its format is seen from the content, or named: FILE:FORMAT.",
+            metavar="TRACE",
+        ),
     ],
     policy: Annotated[
         list[str] | None,
@@ -91,7 +94,8 @@ def _outcomes(
     from stellwerk.spec import load_fleet
 
     declared = [load_fleet(file) for file in fleets]
-    traces = [replays.trace_for(file, one, trace, accelerator) for file, one in zip(fleets, declared, strict=True)]
+    named = zip(fleets, declared, strict=True)
+    traces = [replays.trace_for(file, one, trace, accelerator, seed) for file, one in named]
     breaks = [replays.failures_for(one, failures) for one in declared]
     names = _names(fleets, policies or [declared[0].policy])
     processes = _processes(traces) if forecast else 1

@@ -60,7 +60,7 @@ def size(
 
     wanted, declared = _goal(goal), load_fleet(fleet)
     bounds = dict(_bound(text, declared) for text in pool or ())
-    demand = replays.trace_for(fleet, declared, trace, accelerator)
+    demand = replays.trace_for(fleet, declared, trace, accelerator, seed)
     answer = _answer(declared, demand, wanted, bounds, policy, estimates, preempt, failures, seed)
     if out is not None:
         from stellwerk.simulation.report.sizes import write_sizes
