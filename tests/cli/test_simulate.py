@@ -86,6 +86,14 @@ def test_failures_and_seeds(cli: Any) -> None:
     assert first["failed"]["hosts"] > 0
 
 
+def test_the_best_time_between_checkpoints_stands_beside_the_declared_one(cli: Any) -> None:
+    Path("breaks.yaml").write_text("hosts: {mtbf: 200s, mttr: 30s}\ncheckpoints: {every: 60s, cost: 1s}\n")
+    done = simulate(cli, "--failures", "breaks.yaml")
+    assert done.code == 0
+    assert re.search(r"^time between checkpoints \(best\) +1m 00s \(\d+s\)$", done.out, re.MULTILINE)
+    assert "time between" not in simulate(cli).out
+
+
 WRONG = [
     (("--policy", "fiffo"), "no such policy: fiffo; allowed: fifo, sjf, backfill, default; did you mean fifo?"),
     (("--estimates", "2-1"), "'2-1' are no estimates; allowed: exact, user, or a range of factors as in 1-5"),
