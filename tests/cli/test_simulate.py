@@ -86,6 +86,14 @@ def test_failures_and_seeds(cli: Any) -> None:
     assert first["failed"]["hosts"] > 0
 
 
+def test_the_best_time_between_checkpoints_stands_beside_the_declared_one(cli: Any) -> None:
+    Path("breaks.yaml").write_text("hosts: {mtbf: 200s, mttr: 30s}\ncheckpoints: {every: 60s, cost: 1s}\n")
+    done = simulate(cli, "--failures", "breaks.yaml")
+    assert done.code == 0
+    assert re.search(r"^time between checkpoints \(best\) +1m 00s \(\d+s\)$", done.out, re.MULTILINE)
+    assert "time between" not in simulate(cli).out
+
+
 WRONG = [
     (("--policy", "fiffo"), "no such policy: fiffo; allowed: fifo, sjf, backfill, default; did you mean fifo?"),
     (("--estimates", "2-1"), "'2-1' are no estimates; allowed: exact, user, or a range of factors as in 1-5"),
@@ -130,3 +138,44 @@ def test_forecasts(cli: Any) -> None:
     told = json.loads(Path("out/summary.json").read_text())["forecast"]
     assert told["all"]["starts"] == 12 > told["waited"]["starts"] > 0
     assert set(told["waited"]["error_s"]) == {"under 10 min", "under 1 h", "under 6 h", "under 1 d", "more"}
+
+
+DOCS = Path(__file__).parents[2] / "docs" / "simulation.md"
+PLANNING = Path(__file__).parents[2] / "examples" / "planning"
+
+
+def documented(name: str) -> str:
+    """The block of the documentation that begins with this file name."""
+    (block,) = re.findall(rf"^```yaml\n# {re.escape(name)}\n(.*?)^```", DOCS.read_text(), re.MULTILINE | re.DOTALL)
+    return block
+
+
+def test_generated_demand_as_documented(cli: Any) -> None:
+    Path("fleet.yaml").write_text(documented("fleet.yaml"))
+    Path("demand.yaml").write_text(documented("demand.yaml"))
+    args = ("simulate", "--fleet", "fleet.yaml", "--trace", "demand.yaml", "--estimates", "user", "--json")
+    first, again, other = (json.loads(cli(*args, "--seed", seed).out) for seed in "778")
+    assert (first["workloads"], first["finished"], first["trace"]) == (2000, 2000, "demand.yaml")
+    assert first["wait_s"] == again["wait_s"] and first["completion_s"] == again["completion_s"]
+    assert first["completion_s"] != other["completion_s"]
+
+
+def test_the_example_to_plan_with(cli: Any) -> None:
+    files = ("--fleet", str(PLANNING / "fleet.yaml"), "--trace", str(PLANNING / "demand.yaml"))
+    done = cli("simulate", *files, "--json")
+    told = json.loads(done.out)
+    assert (done.code, done.err, told["finished"]) == (0, "", 600)
+    done = cli("size", *files, "--goal", "p90 wait < 30m", "--pool", "nodes=3..11", "--json")
+    assert (done.code, json.loads(done.out)["met"]) == (0, True)
+
+
+@pytest.mark.parametrize("command", [("simulate",), ("size", "--goal", "p90 wait < 1h")])
+def test_wrong_demand_is_told_and_is_code_2(cli: Any, command: tuple[str, ...]) -> None:
+    Path("demand.yaml").write_text("generate:\n  jobs: 20\n  spann: 1d\n")
+    done = cli(*command, "--fleet", "fleet.yaml", "--trace", "demand.yaml")
+    assert (done.code, done.out) == (2, "")
+    assert 'demand.yaml:3:3: error[unknown-key]: unknown key "spann"' in done.err
+    assert "did you mean span?" in done.err
+    Path("demand.yaml").write_text("generate: {jobs: 20, span: 1d}\n")
+    done = cli(*command, "--fleet", "fleet.yaml", "--trace", "demand.yaml", "--seed", "-1")
+    assert (done.code, done.err) == (2, "stellwerk: --seed is -1; it must be 0 or more\n")

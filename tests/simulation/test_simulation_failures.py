@@ -5,11 +5,11 @@ from itertools import islice, pairwise
 from pathlib import Path
 
 import pytest
+from availability import cube_availability, optical_goodput, static_goodput
 from hypothesis import given
 from hypothesis import strategies as st
 
 from stellwerk.scheduling.model import Pool
-from stellwerk.simulation.availability import cube_availability, optical_goodput, static_goodput
 from stellwerk.simulation.failing import Failure, failure_events
 from stellwerk.simulation.failures import load_failures
 from stellwerk.spec.problems import SpecError

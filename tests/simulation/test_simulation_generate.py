@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stellwerk.simulation.generate import POD_WEIGHTS, SCENARIOS, Mix, generate, kueue_baseline, pod_queue
+from stellwerk.simulation.generate import POD_WEIGHTS, SCENARIOS, generate, kueue_baseline, pod_queue
+from stellwerk.simulation.mix import Mix
 from stellwerk.spec import load_fleet, parse_option
 
 DAY = 86_400.0
@@ -30,9 +31,9 @@ def test_figures_of_a_mix():
 
 
 @settings(max_examples=25, deadline=None)
-@given(st.integers(0, 200), st.floats(1, 30 * DAY), st.floats(0, 1), st.integers(0, 2**63))
+@given(st.integers(1, 200), st.floats(1, 30 * DAY), st.floats(0, 1), st.integers(0, 2**63))
 def test_any_mix_gives_a_trace(jobs: int, span: float, wave: float, seed: int):
-    mix = Mix(jobs, span, wave=wave, estimates=None)
+    mix = Mix(jobs=jobs, span=span, wave=wave, estimates=None)
     trace = generate(mix, seed)
     submits = [job.submit for job in trace.jobs]
     assert len(submits) == jobs and submits == sorted(submits) and trace.window <= span
@@ -41,7 +42,7 @@ def test_any_mix_gives_a_trace(jobs: int, span: float, wave: float, seed: int):
 
 
 def test_seeds_differ():
-    mix = Mix(50, DAY)
+    mix = Mix(jobs=50, span=DAY)
     assert generate(mix, 1) != generate(mix, 2)
 
 

@@ -12,9 +12,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from stellwerk.cli import replays
 from stellwerk.cli.arguments import json_option
-from stellwerk.cli.errors import CliError
-from stellwerk.cli.replays import policy_named, trace_for
 from stellwerk.cli.tables import Column, print_json, print_pairs, print_table
 
 if TYPE_CHECKING:
@@ -33,7 +32,10 @@ def simulate(
     fleet: Annotated[list[str], typer.Option(help="A fleet file; again to compare.", metavar="FLEET")],
     trace: Annotated[
         str,
-        typer.Option(help="A trace; its format is seen from the content, or named: FILE:FORMAT.", metavar="TRACE"),
+        typer.Option(
+            help="A trace, or generated demand; its format is seen from the content, or named: FILE:FORMAT.",
+            metavar="TRACE",
+        ),
     ],
     policy: Annotated[
         list[str] | None,
@@ -43,20 +45,14 @@ def simulate(
             show_default=False,
         ),
     ] = None,
-    estimates: Annotated[
-        str, typer.Option(help="What users say of durations: exact, user, or a range of factors (1-5).", metavar="E")
-    ] = "exact",
-    preempt: Annotated[bool, typer.Option("--preempt", help="Let the policy preempt; restarts cost time.")] = False,
-    failures: Annotated[
-        str | None, typer.Option(help="What breaks, and what an interruption costs.", metavar="FILE")
-    ] = None,
-    accelerator: Annotated[
-        str | None, typer.Option(help="What a trace that only counts chips runs on.", metavar="NAME")
-    ] = None,
+    estimates: replays.EstimatesOption = "exact",
+    preempt: replays.PreemptOption = False,
+    failures: replays.FailuresOption = None,
+    accelerator: replays.AcceleratorOption = None,
     forecast: Annotated[
         bool, typer.Option("--forecast", help="Foretell every start at its submit, and say how good that was.")
     ] = False,
-    seed: Annotated[int, typer.Option(help="For drawn estimates and failures.", metavar="N")] = 0,
+    seed: replays.SeedOption = 0,
     out: Annotated[
         str | None,
         typer.Option(
@@ -70,17 +66,9 @@ def simulate(
 
     Beside every result stands its limit: what no scheduler can beat. Several policies or fleets are shown side by side.
     """
-    from stellwerk.simulation.submissions import Estimates
-
-    policies = [policy_named(name) for name in policy or []]
-    try:
-        guess = Estimates.parse(estimates)
-    except ValueError as error:
-        raise CliError(str(error)) from None
-    if seed < 0:
-        raise CliError(f"--seed is {seed}; it must be 0 or more")
-    if out is not None and Path(out).exists() and not Path(out).is_dir():
-        raise CliError(f"{out}: this is not a folder")
+    policies, guess = [replays.policy_named(name) for name in policy or []], replays.estimates_named(estimates)
+    replays.check_seed(seed)
+    replays.check_out(out)
     runs = list(_outcomes(fleet, trace, policies, guess, preempt, failures, accelerator, seed, forecast))
     if out is not None:
         _write(runs, Path(out))
@@ -102,15 +90,13 @@ def _outcomes(
     forecast: bool,
 ) -> Iterator[tuple[str, Outcome]]:
     """One outcome for each fleet and policy; all that is read is read before the first replay."""
-    from stellwerk.simulation.failures import load_failures
     from stellwerk.simulation.replay import Settings
     from stellwerk.spec import load_fleet
 
     declared = [load_fleet(file) for file in fleets]
-    traces = [trace_for(file, one, trace, accelerator) for file, one in zip(fleets, declared, strict=True)]
-    breaks = [
-        load_failures(failures, frozenset(pool.name for pool in one.pools)) if failures else None for one in declared
-    ]
+    named = zip(fleets, declared, strict=True)
+    traces = [replays.trace_for(file, one, trace, accelerator, seed) for file, one in named]
+    breaks = [replays.failures_for(one, failures) for one in declared]
     names = _names(fleets, policies or [declared[0].policy])
     processes = _processes(traces) if forecast else 1
     for (index, policy), name in zip(product(range(len(fleets)), policies or [None]), names, strict=True):

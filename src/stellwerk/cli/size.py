@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from stellwerk.cli import formats
+from stellwerk.cli import formats, replays
 from stellwerk.cli.arguments import json_option
 from stellwerk.cli.errors import FAILED, CliError
-from stellwerk.cli.replays import policy_named, trace_for
 from stellwerk.cli.tables import Column, Row, print_json, print_pairs, print_table
 
 if TYPE_CHECKING:
@@ -40,17 +39,11 @@ def size(
     policy: Annotated[
         str | None, typer.Option(help="fifo, sjf, backfill or default; the fleet's own unless said.", metavar="POLICY")
     ] = None,
-    estimates: Annotated[
-        str, typer.Option(help="What users say of durations: exact, user, or a range of factors (1-5).", metavar="E")
-    ] = "exact",
-    preempt: Annotated[bool, typer.Option("--preempt", help="Let the policy preempt; restarts cost time.")] = False,
-    failures: Annotated[
-        str | None, typer.Option(help="What breaks, and what an interruption costs.", metavar="FILE")
-    ] = None,
-    accelerator: Annotated[
-        str | None, typer.Option(help="What a trace that only counts chips runs on.", metavar="NAME")
-    ] = None,
-    seed: Annotated[int, typer.Option(help="For drawn estimates and failures.", metavar="N")] = 0,
+    estimates: replays.EstimatesOption = "exact",
+    preempt: replays.PreemptOption = False,
+    failures: replays.FailuresOption = None,
+    accelerator: replays.AcceleratorOption = None,
+    seed: replays.SeedOption = 0,
     out: Annotated[
         str | None, typer.Option(help="Write fleet.yaml, candidates.csv, summary.json and plots.", metavar="DIR")
     ] = None,
@@ -61,13 +54,13 @@ def size(
     A goal is one condition or several with "and": mean, p50, p90, p99 or max of wait or completion < DURATION, for all
     work, "for QUEUE" or "for chips > 8"; and utilization > SHARE. Exit code 1 when no fleet within the bounds meets it.
     """
-    if out is not None and Path(out).exists() and not Path(out).is_dir():
-        raise CliError(f"{out}: this is not a folder")
+    replays.check_seed(seed)
+    replays.check_out(out)
     from stellwerk.spec import load_fleet
 
     wanted, declared = _goal(goal), load_fleet(fleet)
     bounds = dict(_bound(text, declared) for text in pool or ())
-    demand = trace_for(fleet, declared, trace, accelerator)
+    demand = replays.trace_for(fleet, declared, trace, accelerator, seed)
     answer = _answer(declared, demand, wanted, bounds, policy, estimates, preempt, failures, seed)
     if out is not None:
         from stellwerk.simulation.report.sizes import write_sizes
@@ -124,24 +117,15 @@ def _answer(
     failures: str | None,
     seed: int,
 ) -> Answer:
-    from stellwerk.simulation.failures import load_failures
     from stellwerk.simulation.replay import Settings
     from stellwerk.simulation.sizing import size as sized
-    from stellwerk.simulation.submissions import Estimates
     from stellwerk.spec import Flaw
 
-    if seed < 0:
-        raise CliError(f"--seed is {seed}; it must be 0 or more")
-    try:
-        guess = Estimates.parse(estimates)
-    except ValueError as error:
-        raise CliError(str(error)) from None
-    names = [pool.name for pool in declared.pools]
-    breaks = load_failures(failures, frozenset(names)) if failures else None
-    chosen = policy_named(policy) if policy is not None else declared.policy
+    guess, breaks = replays.estimates_named(estimates), replays.failures_for(declared, failures)
+    chosen = replays.policy_named(policy) if policy is not None else declared.policy
     settings = Settings(chosen, preempt or declared.preempt, guess, breaks, seed)
     try:
-        with _progress(names) as watch:
+        with _progress([pool.name for pool in declared.pools]) as watch:
             return sized(declared, trace, goal, settings, bounds=bounds, watch=watch)
     except Flaw as flaw:
         raise CliError(f"{flaw.message}" + (f"; {flaw.mend}" if flaw.mend else "")) from None

@@ -18,7 +18,7 @@ from stellwerk.api.home import home_folder, read_address
 from stellwerk.cli import formats
 from stellwerk.cli.arguments import json_option
 from stellwerk.cli.errors import CliError
-from stellwerk.cli.replays import policy_named
+from stellwerk.cli.replays import PreemptOption, check_seed, policy_named
 from stellwerk.cli.tables import Column, Row, print_json, print_table
 
 if TYPE_CHECKING:
@@ -50,7 +50,7 @@ def whatif(
     policy: Annotated[
         str | None, typer.Option(help="Another policy: fifo, sjf, backfill or default.", metavar="POLICY")
     ] = None,
-    preempt: Annotated[bool, typer.Option("--preempt", help="Let the policy preempt; restarts cost time.")] = False,
+    preempt: PreemptOption = False,
     since: Annotated[
         str | None,
         typer.Option(
@@ -93,8 +93,7 @@ def whatif(
 def _check(samples: int | None, seed: int, home: str | None, log: str | None) -> None:
     if samples is not None and not 1 <= samples <= 10_000:
         raise CliError(f"--samples is {samples}; it must be 1 to 10000")
-    if seed < 0:
-        raise CliError(f"--seed is {seed}; it must be 0 or more")
+    check_seed(seed)
     if home is not None and log is not None:
         raise CliError("--home and --log both name a log; give one of them")
 

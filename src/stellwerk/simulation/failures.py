@@ -23,10 +23,11 @@ from typing import Any
 from pydantic import Field, field_validator, model_validator
 
 from stellwerk.simulation.costs import Checkpoints, Costs, RestartCosts
-from stellwerk.spec.document import Document, read
-from stellwerk.spec.problems import Flaw, Flaws, Problem, SpecError, dotted, shown
+from stellwerk.spec.declaring import declaration
+from stellwerk.spec.document import read
+from stellwerk.spec.problems import Flaw, shown
 from stellwerk.spec.values import Duration, Name
-from stellwerk.spec.wording import Declared, declared
+from stellwerk.spec.wording import Declared
 
 _MORE = "more"
 
@@ -156,30 +157,18 @@ def load_failures(source: str | Path | Mapping[str, Any], pools: frozenset[str] 
     `pools` are the fleet's; others are refused. Raises `SpecError` with all problems found, with their
     places.
     """
-    document = read(source, "failures")
-    if document.root.entries is None:
-        raise SpecError([_problem(document, Flaw("not-a-mapping", "failures are declared as a mapping"))])
-    try:
-        failures = declared(Failures, document.root.plain())
-    except Flaws as several:
-        raise SpecError([*document.problems, *(_problem(document, flaw) for flaw in several.flaws)]) from None
-    unknown = sorted(set(failures.pools) - pools) if pools is not None else []
-    flaws = [
-        Flaw("unknown-pool", f"the fleet has no pool {shown(name)}", path=("pools", name), of_key=True)
-        for name in unknown
-    ]
-    if document.problems or flaws:
-        raise SpecError([*document.problems, *(_problem(document, flaw) for flaw in flaws)])
-    return failures
+
+    def unknown(failures: Failures) -> list[Flaw]:
+        return [] if pools is None else [_unknown_pool(name) for name in sorted(set(failures.pools) - pools)]
+
+    return declaration(read(source, "failures"), Failures, "failures", doubts=unknown)
+
+
+def _unknown_pool(name: str) -> Flaw:
+    return Flaw("unknown-pool", f"the fleet has no pool {shown(name)}", path=("pools", name), of_key=True)
 
 
 def _positive(key: str, value: float) -> float:
     if not value > 0:
         raise Flaw("wrong-value", f"`{key}` must be more than 0")
     return value
-
-
-def _problem(document: Document, flaw: Flaw) -> Problem:
-    place = document.place(flaw.path, of_key=flaw.of_key, offset=flaw.offset)
-    message = f"{dotted(flaw.path)}: {flaw.message}" if place.line is None and flaw.path else flaw.message
-    return Problem(document.file, place.line, place.column, "error", flaw.code, message, flaw.mend)

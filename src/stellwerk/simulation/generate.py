@@ -9,7 +9,9 @@ same trace everywhere.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
+from functools import cache
+from math import floor
 from types import MappingProxyType
 from typing import Any, TypeVar
 
@@ -17,6 +19,7 @@ import numpy as np
 from numpy.random import PCG64, Generator, SeedSequence
 from numpy.typing import NDArray
 
+from stellwerk.simulation.mix import Mix
 from stellwerk.simulation.traces.model import Job, Trace, make_trace
 
 _DAY = 86_400.0
@@ -25,29 +28,6 @@ _Floats = NDArray[np.float64]
 # numpy's own types leave what these return unknown.
 _interp: Callable[..., _Floats] = np.interp
 _searchsorted: Callable[..., NDArray[np.int64]] = np.searchsorted
-
-
-@dataclass(frozen=True)
-class Mix:
-    """What a generated trace is drawn from; durations and spans in seconds.
-
-    `sizes` are chips by weight; `wave` (0 to 1) is how much the arrival rate swings over a day; durations
-    have the median `median` and the lognormal `sigma`, and none is longer than `longest`; `queues` are names
-    by weight, each with `users` users; `estimates` is the range of the factor by which users overestimate,
-    None for no estimates.
-    """
-
-    jobs: int
-    span: float
-    sizes: Mapping[int, float] = field(default_factory=lambda: {1: 0.6, 2: 0.1, 4: 0.12, 8: 0.15, 16: 0.02, 32: 0.01})
-    wave: float = 0.5
-    median: float = 1800.0
-    sigma: float = 1.5
-    longest: float = 14 * _DAY
-    queues: Mapping[str, float] = field(default_factory=lambda: {"research": 3.0, "prod": 1.0})
-    users: int = 8
-    estimates: tuple[float, float] | None = (1.0, 5.0)
-    accelerator: str | None = None
 
 
 @dataclass(frozen=True)
@@ -70,7 +50,8 @@ def generate(mix: Mix, seed: int = 0, name: str = "generated") -> Trace:
     n = mix.jobs
     submits = _arrivals(rng, n, mix.span, mix.wave)
     chips = _drawn(rng, n, mix.sizes)
-    durations = np.maximum(_rounded(np.minimum(_lognormal(rng, n, mix.median, mix.sigma), mix.longest)), 0.001)
+    longest = floor(mix.longest * 1000) / 1000
+    durations = np.maximum(np.minimum(_rounded(_lognormal(rng, n, mix.median, mix.sigma)), longest), 0.001)
     queues = _drawn(rng, n, mix.queues)
     users = _drawn(rng, n, {user: 1.0 for user in range(mix.users)})
     factors = rng.random(n)
@@ -78,8 +59,7 @@ def generate(mix: Mix, seed: int = 0, name: str = "generated") -> Trace:
     if mix.estimates is not None:
         low, high = mix.estimates
         estimates = _rounded(durations * (low + (high - low) * factors)).tolist()
-    names = {queue: [f"{queue}-{user + 1}" for user in range(mix.users)] for queue in mix.queues}
-    people = [names[queue][user] for queue, user in zip(queues, users, strict=True)]
+    people = map(cache(_user), queues, users)
     ids = [f"job-{index}" for index in range(n)]
     jobs = map(Job, ids, people, queues, submits.tolist(), durations.tolist(), chips, estimates)
     return make_trace(name, jobs, accelerator=mix.accelerator)
@@ -145,6 +125,10 @@ def pod_queue(seed: int = 0, jobs: int = 2000) -> Scenario:
 SCENARIOS: Mapping[str, Callable[[int], Scenario]] = MappingProxyType(
     {"kueue-baseline": kueue_baseline, "pod-queue": pod_queue}
 )
+
+
+def _user(queue: str, number: int) -> str:
+    return f"{queue}-{number + 1}"
 
 
 def _rng(seed: int) -> Generator:

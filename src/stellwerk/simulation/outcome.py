@@ -15,14 +15,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from itertools import pairwise
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from stellwerk.scheduling.model import Pool
 from stellwerk.simulation.driver import Job
 from stellwerk.simulation.forecast_figures import figures, judged
 from stellwerk.simulation.forecasting import Told
 from stellwerk.simulation.limits import Limits
+from stellwerk.simulation.saving import best_every
 from stellwerk.simulation.world import Span, UnitSpan
+
+if TYPE_CHECKING:
+    from stellwerk.simulation.failures import Failures
 
 USES: tuple[str, ...] = ("busy", "starting", "idle", "broken", "provisioning")
 _CHARGED: tuple[str, ...] = ("busy", "starting", "idle", "broken")
@@ -62,6 +66,7 @@ class Outcome:
     ended: float
     failed: Mapping[str, int] = field(default_factory=dict[str, int])
     forecasts: Sequence[Told] | None = None
+    failures: Failures | None = None
 
     @property
     def window(self) -> float:
@@ -163,7 +168,18 @@ class Outcome:
                 "joint_completion_s": limits.joint_completion_s if limits else None,
                 "staggered_makespan_s": limits.staggered_makespan_s if limits else None,
             },
+            **({} if self.checkpoints is None else {"checkpoints": self.checkpoints}),
             **({} if self.foretold is None else {"forecast": self.foretold}),
+        }
+
+    @cached_property
+    def checkpoints(self) -> dict[str, float | None] | None:
+        """Seconds between checkpoints as declared, and as they would lose least; None where nothing breaks."""
+        if self.failures is None:
+            return None
+        return {
+            "every_s": self.failures.checkpoints.every,
+            "best_s": best_every(self.spans, self.pools, self.failures),
         }
 
     @cached_property

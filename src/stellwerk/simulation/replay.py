@@ -92,6 +92,7 @@ def replay(
         ended=max((job.end for job in jobs if job.end is not None), default=0.0),
         failed=dict(world.failed) if isinstance(world, TroubledWorld) else {},
         forecasts=_foretold(declared, trace, settings, jobs) if settings.forecast else None,
+        failures=settings.failures,
     )
 
 

@@ -22,11 +22,10 @@ from math import prod
 
 from stellwerk.hardware import HardwareError, accelerator, parse_topology
 from stellwerk.scheduling.model import Grant, Part, Pool
-from stellwerk.scheduling.placement.ends import Ends
 from stellwerk.scheduling.placement.grid import Grid, Place, Sides, bits, orientations
 from stellwerk.scheduling.placement.index import INF, Forecast, Need
+from stellwerk.scheduling.placement.placed import PlacedIndex, matches
 from stellwerk.scheduling.placement.pods import Pod
-from stellwerk.scheduling.placement.subslice_index import matches
 from stellwerk.scheduling.placement.torus import CUBE, in_cubes
 from stellwerk.scheduling.state import UnitState
 
@@ -65,12 +64,11 @@ def in_chips(shape: Sides) -> str:
     return "x".join(str(side * CUBE) for side in shape)
 
 
-class PodIndex:
+class PodIndex(PlacedIndex):
     """What is free in one pod; `plain` takes the first place of the table instead of the snug one."""
 
     def __init__(self, pool: Pool) -> None:
-        self.pool, self.track, self.plain = pool, True, False
-        self.free = 0
+        super().__init__(pool)
         self.grid = Grid(pod_of(pool), (True, True, True))
         self.pod = Pod(self.grid, switched=pool.layout == "optical", shapes=slice_shapes(pool.accelerator))
         self.pod.broken = self.grid.full
@@ -78,7 +76,6 @@ class PodIndex:
         self._cubes: dict[str, int] = {}
         self._held: set[tuple[str, int]] = set()
         self._coming: dict[int, float] = {}
-        self._ends = Ends()
 
     def need(self, part: Part) -> Need | None:
         """The compiled part; None when no state of this pool could ever hold it."""
@@ -129,14 +126,6 @@ class PodIndex:
         self._count()
         if self.track:
             self._ends.hold(key, grants, now, until)
-
-    def note(self, grants: tuple[Grant, ...], key: str, until: float, now: float) -> None:
-        """As `take`; what units say is held of them is not looked at here, since it does not tell the place."""
-        self.take(grants, key, until, now)
-
-    def retake(self, grants: tuple[Grant, ...], key: str, until: float, since: float) -> None:
-        """As `take`, for a holder that had these before; cubes that are not there any more may be among them."""
-        self.take(grants, key, until, since)
 
     def give(self, grants: tuple[Grant, ...], key: str) -> None:
         """The holder has left these."""

@@ -10,22 +10,21 @@ Limits: sets of units that must not be touched are whole units, so a reservation
 from __future__ import annotations
 
 from stellwerk.scheduling.model import Grant, Part, Pool
-from stellwerk.scheduling.placement.ends import Ends
 from stellwerk.scheduling.placement.grid import Place
 from stellwerk.scheduling.placement.index import INF, Forecast, Need
+from stellwerk.scheduling.placement.placed import PlacedIndex, matches
 from stellwerk.scheduling.placement.subslices import Cuts, cut
 from stellwerk.scheduling.placement.units import natural
 from stellwerk.scheduling.state import UnitState
 
 
-class SubsliceIndex:
+class SubsliceIndex(PlacedIndex):
     """What is free in one pool of units that are split alike; `plain` makes no difference here."""
 
     def __init__(self, pool: Pool) -> None:
         if pool.topology is None:
             raise ValueError(f"pool {pool.name} has no topology that could be split")
-        self.pool, self.track, self.plain = pool, True, False
-        self.free = 0
+        super().__init__(pool)
         self.kind = cut(pool.accelerator, pool.topology, pool.machine)
         self._cuts = Cuts(self.kind)
         self._block = pool.chips // self.kind.grid.points
@@ -34,7 +33,6 @@ class SubsliceIndex:
         self._coming: dict[str, float] = {}
         self._bits: dict[str, int] = {}
         self._names: list[str] = []
-        self._ends = Ends()
 
     def need(self, part: Part) -> Need | None:
         """The compiled part; None when no state of this pool could ever hold it."""
@@ -81,14 +79,6 @@ class SubsliceIndex:
             self._held[held] = self._held.get(held, 0) | mask
         if self.track:
             self._ends.hold(key, grants, now, until)
-
-    def note(self, grants: tuple[Grant, ...], key: str, until: float, now: float) -> None:
-        """As `take`; what units say is held of them is not looked at here, since it does not tell the place."""
-        self.take(grants, key, until, now)
-
-    def retake(self, grants: tuple[Grant, ...], key: str, until: float, since: float) -> None:
-        """As `take`, for a holder that had these before; units that are not there any more may be among them."""
-        self.take(grants, key, until, since)
 
     def give(self, grants: tuple[Grant, ...], key: str) -> None:
         """The holder has left these."""
@@ -173,12 +163,3 @@ class SubsliceIndex:
         """Free blocks by unit, what is coming, and what forecasts know."""
         free = sorted(self._cuts.free.items(), key=lambda item: natural(item[0]))
         return free, self.free, sorted(self._coming.items()), self._ends.content(now)
-
-
-def matches(pool: Pool, part: Part) -> bool:
-    """Whether accelerator, machine and market of a pool are those a part asks for."""
-    return (
-        pool.accelerator == part.accelerator
-        and part.machine in (None, pool.machine)
-        and part.market in (None, pool.market)
-    )

@@ -40,8 +40,9 @@ def render(runs: Named, drawn: dict[str, str]) -> str:
 
 def table(runs: Named) -> list[list[str]]:
     """The figures that people compare: a row each, a column for every replay; limits stand beside."""
+    saved = _SAVED if any(_best(outcome) is not None for _, outcome in runs) else ()
     foretold = _FORETOLD if any(outcome.foretold is not None for _, outcome in runs) else ()
-    return [[title, *(show(outcome) for _, outcome in runs)] for title, show in (*_FIGURES, *foretold)]
+    return [[title, *(show(outcome) for _, outcome in runs)] for title, show in (*_FIGURES, *saved, *foretold)]
 
 
 def _about(outcome: Outcome) -> str:
@@ -101,6 +102,19 @@ _FIGURES: tuple[tuple[str, Callable[[Outcome], str]], ...] = (
     ("cost", lambda outcome: dollars(outcome.cost)),
     ("simulated in", lambda outcome: f"{outcome.wall_s:.2f} s"),
 )
+
+
+def _best(outcome: Outcome) -> float | None:
+    return (outcome.checkpoints or {}).get("best_s")
+
+
+def _saved(outcome: Outcome) -> str:
+    every = (outcome.checkpoints or {}).get("every_s")
+    return f"{'none' if every is None else duration(every)} ({duration(_best(outcome))})"
+
+
+_SAVED: tuple[tuple[str, Callable[[Outcome], str]], ...] = (("time between checkpoints (best)", _saved),)
+"""Where what breaks costs work that could have been saved."""
 
 
 def _told(key: str) -> Callable[[Outcome], str]:

@@ -14,12 +14,12 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from stellwerk.simulation.collector import collected_later
-from stellwerk.simulation.traces import log, openb, philly, swf, table
+from stellwerk.simulation.traces import generated, log, openb, philly, swf, table
 from stellwerk.simulation.traces.model import Trace
 from stellwerk.simulation.traces.rows import Rows, refuse, rows_of_csv, rows_of_parquet
 from stellwerk.spec.problems import allowed, did_you_mean, listed, nearest, shown
 
-FORMATS = ("philly", "swf", "openb", "table", "log")
+FORMATS = ("philly", "swf", "openb", "table", "log", "generated")
 LARGEST = 1 << 31
 
 _GZIP = b"\x1f\x8b"
@@ -28,19 +28,20 @@ _SQLITE = b"SQLite format 3\0"
 _FITS: dict[str, Callable[[list[str]], bool]] = {"table": table.fits, "openb": openb.fits, "philly": philly.fits}
 
 
-def read(source: str, accelerator: str | None = None, extra_accelerators: Iterable[str] = ()) -> Trace:
+def read(source: str, accelerator: str | None = None, extra_accelerators: Iterable[str] = (), seed: int = 0) -> Trace:
     """Read a trace from `FILE` or `FILE:FORMAT`, plain or gzipped; a state folder stands for the log in it.
 
     `accelerator` is what jobs run on that name no hardware; `extra_accelerators` are names that only the
-    fleet declares. Raises `SpecError` with the place of what cannot be read.
+    fleet declares; by `seed` (0 or more) generated demand is drawn. Raises `SpecError` with the place of what
+    cannot be read.
     """
     file, format = _split(source)
     extra = frozenset(word.lower() for word in extra_accelerators)
     with collected_later():
-        return _read(file, format, accelerator, extra)
+        return _read(file, format, accelerator, extra, seed)
 
 
-def _read(file: str, format: str | None, accelerator: str | None, extra: frozenset[str]) -> Trace:
+def _read(file: str, format: str | None, accelerator: str | None, extra: frozenset[str], seed: int) -> Trace:
     name = Path(file).name.split(".")[0] or "trace"
     if format == "log" or (format is None and log.is_log(file)):
         return log.read(file, name, accelerator, extra)
@@ -49,6 +50,8 @@ def _read(file: str, format: str | None, accelerator: str | None, extra: frozens
         rows = rows_of_parquet(file, data)
         return _of_rows(rows, format or _seen(rows.header, file), name, accelerator, extra)
     text = _text_of(file, data)
+    if format == "generated" or (format is None and generated.fits(text)):
+        return generated.read(file, data, name, accelerator, extra, seed)
     if format == "swf" or (format is None and swf.fits(text)):
         return swf.read(file, text, name, accelerator)
     rows = rows_of_csv(file, text)
