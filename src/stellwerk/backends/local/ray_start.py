@@ -125,7 +125,7 @@ def _enter(order: Order) -> None:
     """The fork's own process group, environment, folder and log.
 
     It stays in the session of its attempt: Linux shares processor time by session (`sched_autogroup`), and hosts that
-    compute in step, each in one of its own, wait for each other a third of the time.
+    compute in step, each in one of its own, lose a quarter of their time to waiting for each other.
     """
     os.setpgid(0, 0)
     log = os.open(order["log"], os.O_CREAT | os.O_WRONLY | os.O_APPEND, 0o600)
