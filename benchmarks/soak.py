@@ -42,7 +42,9 @@ class Soak:
         self.kills, self.home = kills, home
         self.rng = random.Random(seed)
         self.mark = f"soak-{home.parent.name}"
-        self.env = os.environ | {"STELLWERK_HOME": str(home), "SOAK_MARK": self.mark}
+        self.scratch = home.parent / "tmp"
+        self.scratch.mkdir()
+        self.env = os.environ | {"STELLWERK_HOME": str(home), "SOAK_MARK": self.mark, "TMPDIR": str(self.scratch)}
         self.names: list[str] = []
         self.done: Counter[str] = Counter()
 
@@ -152,7 +154,8 @@ class Soak:
             time.sleep(0.2)
         found += [f"process left: {pid} {line}" for pid, line in left.items()]
         plans = (json.loads(plan.read_text()) for plan in self.home.glob("workloads/*/attempt-*/plan.json"))
-        return found + [f"folder left: {plan['run_dir']}" for plan in plans if Path(plan["run_dir"]).exists()]
+        found += [f"folder left: {plan['run_dir']}" for plan in plans if Path(plan["run_dir"]).exists()]
+        return found + [f"folder left: {path}" for path in self.scratch.iterdir()]
 
     def problems_of(self, name: str) -> list[str]:
         shown = self.listing("show", name)

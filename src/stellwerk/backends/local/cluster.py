@@ -87,8 +87,9 @@ class Cluster:
         return self._starter.stdout.fileno()
 
     def start_head(self) -> None:
-        """Order the head node; it has no CPUs for tasks."""
-        ports = self._ports.take(4)
+        """Order the head node; it has no CPUs for tasks. What its processes leave when they are killed goes with it."""
+        ports, scratch = self._ports.take(4), self._run_dir / "tmp"
+        scratch.mkdir(mode=0o700, exist_ok=True)
         self._order(
             HEAD,
             [
@@ -104,7 +105,7 @@ class Cluster:
                 f"--object-store-memory={self._plan['object_store']}",
                 *_node(self._plan["address"], self._run_dir / HEAD, ports),
             ],
-            {},
+            {"TMPDIR": str(scratch)},
         )
 
     def start_hosts(self) -> None:
