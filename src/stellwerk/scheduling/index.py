@@ -92,12 +92,13 @@ class Shape:
 
     `plans[option][part]` lists (lane, need) in the fleet's order. `simple` is the only such pair of a shape with one
     option, one part and one lane. `never` holds, for each option, why no state of the fleet could hold it.
-    `order` holds the shape's classes, `short` its workloads by estimate, for those who look for work that may pass;
+    `asks` are the accelerators of all options. `order` holds the shape's classes, `short` its workloads by estimate, for those who look for work that may pass;
     `waiting` is how many wait.
     """
 
     __slots__ = (
         "active",
+        "asks",
         "chips",
         "lanes",
         "never",
@@ -125,6 +126,7 @@ class Shape:
         self.lanes = tuple(dict.fromkeys(lane for plan in possible for part in plan for lane, _ in part))
         self.total = options[0].chips if options else 0
         self.chips = tuple(chips_by_accelerator(option) for option in options)
+        self.asks = frozenset(accelerator for chips in self.chips for accelerator in chips)
         rigid = len(plans) == 1 and len(plans[0]) == 1 and options[0].maximum is None
         only: tuple[tuple[Lane, Need], ...] = plans[0][0] if rigid else ()
         self.simple: tuple[Lane, Need] | None = only[0] if len(only) == 1 and never[0] is None else None

@@ -111,10 +111,7 @@ def held_back(found: WaitClass, workload: WorkloadState, chips: dict[str, int], 
 def _kept(found: WaitClass, workload: WorkloadState, accelerator: str, borrows: bool, now: float) -> bool:
     """Whether what is left to lend is kept for somebody that waits: for an owner, or for one that waited too long."""
     for other in found.account.cohort.parked:
-        if other is found or accelerator not in other.account.quota:
-            continue
-        first = other.line.first()
-        if first is None or not _shares(other, {accelerator: 1}):
+        if other is found or accelerator not in other.shape.asks or accelerator not in other.account.quota:
             continue
         if borrows and other.account is not found.account and owns(other):
             if not _behind_its_own(other, accelerator, now):
@@ -125,15 +122,13 @@ def _kept(found: WaitClass, workload: WorkloadState, accelerator: str, borrows: 
     return False
 
 
-def within(found: WaitClass, accelerator: str) -> bool:
-    """Whether the first option of a class stays within its queue's own quota of an accelerator."""
-    account, needed = found.account, found.shape.chips[0].get(accelerator, 0)
-    return 0 < needed <= account.quota.get(accelerator, 0) - account.held.get(accelerator, 0)
-
-
 def owns(found: WaitClass) -> bool:
     """Whether the first option of a class stays within its queue's own quota of every accelerator."""
-    return all(within(found, name) for name in found.shape.chips[0] if name in found.account.quota)
+    quota, held = found.account.quota, found.account.held
+    for name, needed in found.shape.chips[0].items():
+        if name in quota and not 0 < needed <= quota[name] - held.get(name, 0):
+            return False
+    return True
 
 
 def owns_less(account: Account, grown: Iterable[str], grants: Iterable[Grant]) -> bool:
@@ -165,7 +160,7 @@ def _behind_its_own(other: WaitClass, accelerator: str, now: float) -> bool:
     """Whether older work of its own queue, which has waited too long, may hold a class back."""
     account, first = other.account, other.line.first()
     return first is not None and any(
-        each is not other and _shares(each, {accelerator: 1}) and _aged(each, first, now)
+        each is not other and accelerator in each.shape.asks and _aged(each, first, now)
         for each in (*account.classes, *account.parked, *account.behind)
     )
 
@@ -179,7 +174,7 @@ def patience_over(book: Book, workload: WorkloadState) -> None:
 
 
 def _shares(other: WaitClass, chips: dict[str, int]) -> bool:
-    return any(accelerator in option for option in other.shape.chips for accelerator in chips)
+    return any(accelerator in other.shape.asks for accelerator in chips)
 
 
 def never(account: Account, shape: Shape, option: int) -> Reason | None:
