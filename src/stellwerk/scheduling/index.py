@@ -92,8 +92,8 @@ class Shape:
 
     `plans[option][part]` lists (lane, need) in the fleet's order. `simple` is the only such pair of a shape with one
     option, one part and one lane. `never` holds, for each option, why no state of the fleet could hold it.
-    `asks` are the accelerators of all options. `order` holds the shape's classes, `short` its workloads by estimate, for those who look for work that may pass;
-    `waiting` is how many wait.
+    `asks` are the accelerators of all options. `order` holds the shape's classes, `short` its workloads by estimate,
+    for those who look for work that may pass; `waiting` is how many wait.
     """
 
     __slots__ = (
