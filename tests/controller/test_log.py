@@ -5,8 +5,10 @@ import stat
 from pathlib import Path
 
 from pytest import raises
+from sqlalchemy import Engine
+from sqlalchemy import event as sa_event
 
-from stellwerk.controller.log import Declared, Log, LogError
+from stellwerk.controller.log import PAGE, Declared, Log, LogError
 from stellwerk.scheduling.events import AttemptEnded, FleetChanged, Submitted, Woke
 from stellwerk.scheduling.model import Demand, Fleet, Limits, Option, Part, Pool, Queue
 
@@ -43,6 +45,25 @@ def test_many_events_are_read_in_order(tmp_path: Path) -> None:
     log.append([Woke(float(at)) for at in range(2500)])
     assert [event.at for _, event in log.events()] == [float(at) for at in range(2500)]
     log.close()
+
+
+def test_every_page_of_events_costs_the_same_to_read(tmp_path: Path) -> None:
+    log = Log.at(tmp_path / "log.db")
+    log.append([Woke(float(at)) for at in range(3 * PAGE)])
+    asked: list[str] = []
+
+    def note(connection: object, cursor: object, statement: str, *others: object) -> None:
+        asked.append(statement)
+
+    sa_event.listen(Engine, "before_cursor_execute", note)
+    try:
+        assert sum(1 for _ in log.events()) == 3 * PAGE
+    finally:
+        sa_event.remove(Engine, "before_cursor_execute", note)
+        log.close()
+    pages = [statement for statement in asked if "FROM events" in statement]
+    assert len(pages) == 4
+    assert len(set(pages)) == 1
 
 
 def test_a_submission_and_its_declaration_are_written_together_or_not_at_all(tmp_path: Path) -> None:

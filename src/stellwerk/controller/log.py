@@ -35,6 +35,10 @@ from stellwerk.scheduling.events import Event
 _events, _segments, _workloads = tables.events, tables.segments, tables.workloads
 
 
+PAGE = 1000
+"""Events that are read from the table at a time."""
+
+
 class LogError(Exception):
     """The log cannot be used: another version wrote it, or it or a segment of it is damaged or missing."""
 
@@ -121,11 +125,11 @@ class Log:
         for record in self._archived(after):
             after = record.seq
             yield record.seq, _decoded(record)
-        query = sa.select(_events).where(_events.c.seq > after).order_by(_events.c.seq)
-        while rows := self._read(query.limit(1000)):
+        page = sa.select(_events).order_by(_events.c.seq).limit(PAGE)
+        while rows := self._read(page.where(_events.c.seq > after)):
             for row in rows:
                 yield row.seq, _decoded(Record(*row))
-            query = query.where(_events.c.seq > rows[-1].seq)
+            after = rows[-1].seq
 
     def _archived(self, after: int) -> Iterator[Record]:
         for segment in self.segments():
