@@ -65,6 +65,7 @@ class Home:
         """Start `stellwerk ARGS` and leave it running."""
         command = [sys.executable, "-m", "stellwerk", *args]
         null, pipe = subprocess.DEVNULL, subprocess.PIPE
+        signal.signal(signal.SIGINT, signal.default_int_handler)  # else, under nohup, commands would not hear of Ctrl-C
         started = subprocess.Popen(  # unbuffered, so that `told` reads no further than it says
             command, env=self.env, cwd=self.folder, bufsize=0, stdin=null, stdout=pipe, stderr=pipe
         )
