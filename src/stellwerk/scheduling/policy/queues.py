@@ -103,7 +103,9 @@ def held_back(found: WaitClass, workload: WorkloadState, chips: dict[str, int], 
             and _kept(found, workload, accelerator, borrows, now)
         ):
             return "cohort"
-    if account.parked and any(_aged(other, workload, now) and _shares(other, chips) for other in account.parked):
+    if account.parked and any(
+        _aged(other, workload, now) and not other.shape.asks.isdisjoint(chips) for other in account.parked
+    ):
         return "own"
     return None
 
@@ -171,10 +173,6 @@ def patience_over(book: Book, workload: WorkloadState) -> None:
     late = book.state.now >= workload.waiting_since + PATIENCE
     if late and found.account.quota and found.line.first() is workload:
         book.ask_cohort(found.account.cohort, len(found.account.cohort.parked))
-
-
-def _shares(other: WaitClass, chips: dict[str, int]) -> bool:
-    return any(accelerator in other.shape.asks for accelerator in chips)
 
 
 def never(account: Account, shape: Shape, option: int) -> Reason | None:
