@@ -251,6 +251,9 @@ class Book(Parking):
     def grant(self, workload: WorkloadState, found: WaitClass, option: int, grants: tuple[Grant, ...]) -> None:
         """Give `grants` to a waiting workload and order its next attempt. It must still be entered in its line."""
         self.start(workload, found, option, grants)
+        if self.tracking or len(workload.attempts) > 1:
+            workload.reasons, workload.promise = (), None
+            workload.stop_cause = workload.stop_for = workload.made_room = None
         self.granted(workload, found)
 
     def granted(self, workload: WorkloadState, found: WaitClass) -> None:
@@ -294,9 +297,6 @@ class Book(Parking):
         order = _Start(key, number, option, grants)
         order.__class__ = StartAttempt
         self.out.append(order)
-        if number > 1 or self.tracking:
-            workload.reasons, workload.promise = (), None
-            workload.stop_cause = workload.stop_for = workload.made_room = None
         if found.timed or demand.limits is not NO_LIMITS or workload.hold_until:
             self.schedule_hook(self, workload)
         if found.timed and demand.options[option].maximum is not None:

@@ -76,7 +76,10 @@ class CountIndex:
     def fits(self, need: Need, avoid: int = 0) -> bool:
         """Whether `fit` would find grants."""
         if need.single:
-            return any(mask & ~avoid for mask in self._buckets[need.cell :])
+            for mask in self._buckets[need.cell :]:
+                if mask & ~avoid:
+                    return True
+            return False
         if need.whole:
             return (self._buckets[self._chips] & ~avoid).bit_count() >= need.units
         return (
@@ -223,10 +226,7 @@ class CountIndex:
     def give(self, grants: tuple[Grant, ...], key: str) -> None:
         """The holder has left these."""
         for grant in grants:
-            rank = self._rank.get(grant.unit, UNAVAILABLE)
-            unit = self._units[rank] if rank >= 0 else None
-            if unit is not None and unit.incarnation == grant.incarnation:
-                self._shift(rank, grant.chips)
+            self.uncut(grant)
         if self.track:
             self._unhold(key)
 

@@ -22,6 +22,9 @@ from stellwerk.scheduling.state import WorkloadState
 
 INF = float("inf")
 
+WIDTH = 16
+"""Children of a node in the tree of an `AgeLine`."""
+
 
 class Line(Protocol):
     """A line of waiting workloads."""
@@ -112,48 +115,59 @@ class HeapLine:
 
 
 class AgeLine:
-    """A line by age, with the least estimate of every stretch of it in a tree."""
+    """A line by age, with the least estimate of every stretch of it in a tree.
 
-    __slots__ = ("_head", "_items", "_orders", "_room", "_tree", "size")
+    `_items[n]` has the age `_orders[n]` and the estimate `_rows[0][n]`; a row above holds the least of every `WIDTH` of
+    the row below, the last one the least of all. Whoever has left is None, without an estimate.
+    """
+
+    __slots__ = ("_head", "_items", "_orders", "_rows", "size")
 
     def __init__(self) -> None:
+        self._clear()
+        self.size = 0
+
+    def _clear(self) -> None:
         self._orders: list[int] = []
         self._items: list[WorkloadState | None] = []
+        self._rows: list[list[float]] = [[], [INF]]
         self._head = 0
-        self._room = 8
-        self._tree = [INF] * 16
-        self.size = 0
 
     def push(self, workload: WorkloadState, key: float, runtime: float) -> None:
         """Enter a workload by its age."""
-        orders = self._orders
-        position = len(orders)
-        if orders and workload.order <= orders[-1]:
-            position = bisect_left(orders, workload.order)
-            if orders[position] != workload.order:
-                orders.insert(position, workload.order)
-                self._items.insert(position, None)
-                self._remake(position, runtime)
-        else:
+        orders, position = self._orders, len(self._orders)
+        self.size += 1
+        if not orders or workload.order > orders[-1]:
             orders.append(workload.order)
-            self._items.append(None)
-            if position == self._room:
-                self._remake(position, runtime)
-        self._items[position] = workload
+            self._items.append(workload)
+            self._append(position, runtime)
+            return
+        position = bisect_left(orders, workload.order)
+        if orders[position] != workload.order:
+            orders.insert(position, workload.order)
+            self._items.insert(position, workload)
+            self._rows[0].insert(position, runtime)
+            self._build(self._rows[0])
+        else:
+            self._items[position] = workload
+            self._rows[0][position] = runtime
+            self._lower(position, runtime)
         if position < self._head:
             self._head = position
-        self._set(position, runtime)
-        self.size += 1
 
     def leave(self, workload: WorkloadState) -> None:
         """The workload no longer waits."""
-        position = bisect_left(self._orders, workload.order)
-        self._items[position] = None
-        self._set(position, INF)
         self.size -= 1
         if not self.size:
-            self._orders, self._items, self._head = [], [], 0
-        elif len(self._orders) > 64 and self.size * 4 < len(self._orders):
+            self._clear()
+            return
+        position = bisect_left(self._orders, workload.order)
+        self._items[position] = None
+        runtime = self._rows[0][position]
+        if runtime < INF:
+            self._rows[0][position] = INF
+            self._raise(position, runtime)
+        if len(self._orders) > 64 and self.size * 4 < len(self._orders):
             self._compact()
 
     def move(self, workload: WorkloadState, key: float) -> None:
@@ -173,14 +187,14 @@ class AgeLine:
 
     def first_within(self, runtime: float) -> WorkloadState | None:
         """The first that takes at most `runtime` (s)."""
-        tree, node = self._tree, 1
-        if tree[1] > runtime or tree[1] == INF:
+        rows, position = self._rows, 0
+        if rows[-1][0] > runtime or rows[-1][0] == INF:
             return None
-        while node < self._room:
-            node *= 2
-            if tree[node] > runtime:
-                node += 1
-        return self._items[node - self._room]
+        for row in reversed(rows[:-1]):
+            position *= WIDTH
+            while row[position] > runtime:
+                position += 1
+        return self._items[position]
 
     def after(self, workload: WorkloadState) -> WorkloadState | None:
         """Who comes after `workload`."""
@@ -191,39 +205,47 @@ class AgeLine:
         """All, in order."""
         return (item for item in self._items if item is not None)
 
-    def _set(self, position: int, runtime: float) -> None:
-        tree, node = self._tree, position + self._room
-        tree[node] = runtime
-        while node > 1:
-            node >>= 1
-            left, right = tree[2 * node], tree[2 * node + 1]
-            least = left if left < right else right
-            if tree[node] == least:
+    def _append(self, position: int, runtime: float) -> None:
+        """A new estimate at the end."""
+        rows = self._rows
+        rows[0].append(runtime)
+        for row in rows[1:]:
+            position //= WIDTH
+            if position == len(row):
+                row.append(runtime)
+            elif runtime < row[position]:
+                row[position] = runtime
+        if len(rows[-1]) > 1:
+            rows.append([min(rows[-1])])
+
+    def _lower(self, position: int, runtime: float) -> None:
+        """An estimate is there where there was none."""
+        for row in self._rows[1:]:
+            position //= WIDTH
+            if runtime >= row[position]:
                 break
-            tree[node] = least
+            row[position] = runtime
 
-    def _leaves(self) -> list[float]:
-        return self._tree[self._room : self._room + len(self._items)]
-
-    def _remake(self, position: int, runtime: float) -> None:
-        """Make room for one more leaf at `position`."""
-        leaves = self._tree[self._room : self._room + len(self._items) - 1]
-        leaves.insert(position, runtime)
-        self._build(leaves)
+    def _raise(self, position: int, runtime: float) -> None:
+        """An estimate is there no more."""
+        below = self._rows[0]
+        for row in self._rows[1:]:
+            position //= WIDTH
+            if row[position] < runtime:
+                break
+            row[position] = min(below[position * WIDTH : (position + 1) * WIDTH])
+            below = row
 
     def _compact(self) -> None:
-        leaves = self._leaves()
         kept = [index for index, item in enumerate(self._items) if item is not None]
+        runtimes = self._rows[0]
         self._orders = [self._orders[index] for index in kept]
         self._items = [self._items[index] for index in kept]
         self._head = 0
-        self._build([leaves[index] for index in kept])
+        self._build([runtimes[index] for index in kept])
 
-    def _build(self, leaves: list[float]) -> None:
-        room = 8
-        while room < len(leaves) + 1:
-            room *= 2
-        tree = [INF] * room + leaves + [INF] * (room - len(leaves))
-        for node in range(room - 1, 0, -1):
-            tree[node] = min(tree[2 * node], tree[2 * node + 1])
-        self._room, self._tree = room, tree
+    def _build(self, row: list[float]) -> None:
+        self._rows = [row]
+        while len(row) > 1 or len(self._rows) < 2:
+            row = [min(row[start : start + WIDTH]) for start in range(0, len(row), WIDTH)]
+            self._rows.append(row)
