@@ -18,14 +18,14 @@ from stellwerk.scheduling.policy import elastic, fallback, lifetime, provisionin
 from stellwerk.scheduling.state import CoolDown, UnitState, WorkloadState
 
 
-def submitted(book: Book, event: ev.Submitted) -> bool:
+def submitted(book: Book, event: ev.Submitted) -> None:
     """A workload was declared: it starts at once if nobody waits before it, else it waits."""
     state, demand = book.state, event.demand
     if demand.key in state.workloads:
-        return True
+        return
     state.submissions += 1
     state.workloads[demand.key] = workload = WorkloadState(demand, state.now, state.submissions, state.now)
-    return arrived(book, workload)
+    arrived(book, workload)
 
 
 def _stop_requested(book: Book, event: ev.StopRequested) -> None:
@@ -135,16 +135,13 @@ def _checkpoint_reported(book: Book, event: ev.CheckpointReported) -> None:
     workload.setbacks = 0
 
 
-def _attempt_ended(book: Book, event: ev.AttemptEnded) -> bool:
+def _attempt_ended(book: Book, event: ev.AttemptEnded) -> None:
     workload = book.state.workloads.get(event.workload)
     if workload is None or workload.phase in ("waiting", "ended"):
-        return True
+        return
     attempt = workload.attempts[-1]
-    if attempt.number == event.attempt:
-        if book.bare and plain.end(book, workload, attempt, event):
-            return bool(book.dirty)
+    if attempt.number == event.attempt and not (book.bare and plain.end(book, workload, attempt, event)):
         attempt_ended(book, workload, attempt, event)
-    return True
 
 
 def _attempt_resized(book: Book, event: ev.AttemptResized) -> None:
@@ -181,7 +178,7 @@ def _live(book: Book, key: str, attempt: int) -> WorkloadState | None:
     return workload
 
 
-FOLD: dict[type[Any], Callable[[Book, Any], bool | None]] = {
+FOLD: dict[type[Any], Callable[[Book, Any], None]] = {
     ev.Submitted: submitted,
     ev.StopRequested: _stop_requested,
     ev.FleetChanged: _fleet_changed,
@@ -198,4 +195,4 @@ FOLD: dict[type[Any], Callable[[Book, Any], bool | None]] = {
     ev.Woke: _woke,
     ev.SnapshotTaken: _snapshot_taken,
 }
-"""What each kind of event does; False where nothing follows from it but what time brings."""
+"""What each kind of event does."""

@@ -22,21 +22,20 @@ from stellwerk.scheduling.state import WorkloadState
 Answer = Literal["started", "parked", "blocked"]
 
 
-def arrived(book: Book, workload: WorkloadState) -> bool:
-    """A new workload: start it at once if nobody comes before it, else enter it in its line and try to let it pass.
-    False when nothing else follows."""
+def arrived(book: Book, workload: WorkloadState) -> None:
+    """A new workload: start it at once if nobody comes before it, else enter it in its line and try to let it pass."""
     found = book.class_of(workload.demand)
     if (plain := found.plain) is not None and not found.line.size and (not plain[0].classes or plain[0].top() is None):
         if (quick := found.quick) is not None:
             if start(book, workload, quick):
-                return False
+                return
         elif (grants := plain[0].places.fit(plain[1])) is not None:
             book.start(workload, found, 0, grants)
-            return True
+            return
     if None not in found.never:
         never = found.never[0]
         end_impossible(book, workload, never.message if never else "")
-        return True
+        return
     book.enter(workload)
     demand, lanes = workload.demand, found.shape.lanes
     if demand.limits is not NO_LIMITS or len(demand.options) > 1 or found.skips or found.account.quota:
@@ -53,7 +52,6 @@ def arrived(book: Book, workload: WorkloadState) -> bool:
     for lane in lanes:
         if lane.elastic:
             book.sized[lane] = None
-    return True
 
 
 def serve(book: Book, lane: Lane) -> None:
@@ -132,21 +130,28 @@ def offer(book: Book, found: WaitClass, workload: WorkloadState) -> Answer:
         if why := _held_back(book, found, workload, 0):
             _park(book, found, workload, why)
             return "parked"
-        if not lane.places.fits(need):
-            return "blocked"
         top = lane.top()
         first = top is not None and top[5] is workload
-        avoid = 0 if first else backfill.kept(book, lane, found, workload, 0)
-        grants = None
-        if not first and not avoid and lane.blocked is not None:
-            grants = lane.places.fit(need, ~lane.blocked.mask)
-        if grants is None:
-            grants = lane.places.fit(need, avoid)
+        grants = lane.places.fit(need) if first else _passing(book, found, workload, lane, need)
         if grants is None:
             return "blocked"
         book.grant(workload, found, 0, grants)
         return "started"
     return _offer_options(book, found, workload)
+
+
+def _passing(
+    book: Book, found: WaitClass, workload: WorkloadState, lane: Lane, need: Need
+) -> tuple[Grant, ...] | None:
+    """Grants for one who is not the first; if it can, it leaves alone even what it may take of the first's."""
+    if not lane.places.fits(need):
+        return None
+    avoid = backfill.kept(book, lane, found, workload, 0)
+    if not avoid and lane.blocked is not None:
+        grants = lane.places.fit(need, ~lane.blocked.mask)
+        if grants is not None:
+            return grants
+    return lane.places.fit(need, avoid)
 
 
 def _held_back(book: Book, found: WaitClass, workload: WorkloadState, option: int) -> str | None:

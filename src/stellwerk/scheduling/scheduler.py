@@ -76,15 +76,7 @@ class Scheduler:
             book.over = []
         if event.at > state.now:
             state.now = event.at
-        if FOLD[type(event)](book, event) is not False or book.timers.due or state.wake_at is not None:
-            self._follow()
-        if self._watched:
-            self._afterwards()
-        return out
-
-    def _follow(self) -> None:
-        """What is due, what is touched, and when to look again."""
-        book, state = self.book, self.state
+        FOLD[type(event)](book, event)
         timed = book.timers.due
         if timed and book.timers.any(state.now):
             self._times()
@@ -92,6 +84,9 @@ class Scheduler:
             self._cycle()
         if timed or state.wake_at is not None:
             self._wake()
+        if self._watched:
+            self._afterwards()
+        return out
 
     def _cycle(self) -> None:
         """Serve and size what the event has touched, until nothing is touched any more."""

@@ -76,10 +76,8 @@ class CountIndex:
     def fits(self, need: Need, avoid: int = 0) -> bool:
         """Whether `fit` would find grants."""
         if need.single:
-            for mask in self._buckets[need.cell :]:
-                if mask & ~avoid:
-                    return True
-            return False
+            masks = self._buckets[need.cell :]
+            return any(mask & ~avoid for mask in masks) if avoid else any(masks)
         if need.whole:
             return (self._buckets[self._chips] & ~avoid).bit_count() >= need.units
         return (
