@@ -160,6 +160,44 @@ def test_queues_are_served_by_the_share_they_use_over_their_weight() -> None:
     assert used["c"] >= used["a"] - 1 and abs(used["a"] - used["b"]) <= 1
 
 
+@pytest.mark.parametrize(
+    ("ends", "queue", "runtime", "passes"),
+    [
+        (1000.0, "over", 5000.0, False),
+        (1000.0, "over", 1000.0, True),
+        (1000.0, "other", 5000.0, True),
+        (4000.0, "over", 5000.0, True),
+    ],
+)
+def test_who_has_more_than_its_share_does_not_pass_for_long_if_the_wait_is_short(
+    ends: float, queue: str, runtime: float, passes: bool
+) -> None:
+    site = site_of(nodes(4), queues=(Queue("over"), Queue("under"), Queue("other")))
+    for key in ("one", "two", "three"):
+        site.submit(timed(key, 8, ends, queue="over"))
+    site.obey()
+    site.submit(timed("large", 16, 100.0, queue="under"), timed("small", 8, runtime, queue=queue))
+    assert site.state.workloads["large"].promise == ends
+    assert (site.phase("small") == "starting") == passes
+    if not passes:
+        assert [each.code for each in site.scheduler.reasons("small")[0]] == ["reserved"]
+        site.finish("one")
+        assert [site.phase(key) for key in ("large", "small")] == ["running", "waiting"]
+        site.finish("two")
+        assert site.phase("small") == "running"
+
+
+def test_who_passes_again_as_the_first_catches_up_is_seen_in_all_pools() -> None:
+    pools = (nodes(4), dataclasses.replace(nodes(1, "others", chips=20), accelerator="a100"))
+    site = site_of(*pools, queues=(Queue("over"), Queue("under")))
+    site.submit(*(timed(key, 8, 1000.0, queue="over") for key in ("one", "two", "three")))
+    site.obey()
+    site.submit(timed("large", 16, 100.0, queue="under"), timed("small", 8, 5000.0, queue="over"))
+    assert site.phase("small") == "waiting"
+    site.submit(demand("elsewhere", gpus(14, "a100"), runtime=100.0, queue="under"))
+    assert [site.phase(key) for key in ("elsewhere", "large", "small")] == ["starting", "waiting", "starting"]
+
+
 def test_a_class_chain_leaves_refused_options_and_gives_partial_units_back() -> None:
     """T12: spot refused by quota, on-demand stocked out after a part, the third option takes it all."""
 

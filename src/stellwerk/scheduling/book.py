@@ -461,8 +461,11 @@ class Book(Parking):
         level = fairshare.level(self.state, account, self.chips_total)
         if level == account.level:
             return
+        before, now = account.level, self.state.now
         self.standings.move(account, level)
         for lane in account.lanes:
+            if lane is not self.serving and fairshare.yields_no_more(account, before, lane, now):
+                self.dirty[lane] = None
             if lane.order.moved(account) and lane is not self.serving:
                 self.dirty[lane] = None
         if self.claim is not None and self.claim[4].account is account:

@@ -4,7 +4,9 @@ For the first blocked workload of a lane a reservation is made: the earliest tim
 if everything that runs ends as estimated, and the set of units M on which (Lifka, 1995, but by units instead of a count
 of processors: 8 free GPUs on 8 nodes are no node). Later work may start now if it ends by T, or if it takes no unit of
 M. So the first blocked workload starts at T at the latest, as long as nothing runs longer than its estimate; that is
-what is promised to it. A reservation is made anew in every turn in which something fits that could pass, and only then.
+what is promised to it. A reservation is made anew in every turn in which something fits that could pass, and only then. Of a
+queue that has used clearly more of its share than the first's nothing passes but what ends by T, while T is near (see
+`fairshare`).
 
 Where the end of what runs is unknown there is no T, and nothing passes. Work without an estimate never ends by T.
 Those who pass are taken in the order of the queue: the oldest of each class that is short enough, by a tree over
@@ -20,7 +22,7 @@ from stellwerk.scheduling.book import Book
 from stellwerk.scheduling.index import Lane, Reservation, Shape, WaitClass
 from stellwerk.scheduling.order import Entry
 from stellwerk.scheduling.placement.index import INF, Forecast
-from stellwerk.scheduling.policy import fallback, sjf
+from stellwerk.scheduling.policy import fairshare, fallback, sjf
 from stellwerk.scheduling.policy.rules import remaining
 from stellwerk.scheduling.state import WorkloadState
 
@@ -50,7 +52,10 @@ def kept(book: Book, lane: Lane, found: WaitClass, workload: WorkloadState, opti
     reserved = standing(book, lane, top) if ask else promised(book, lane)
     if reserved is None or reserved.at == INF:
         return EVERYTHING
-    return 0 if remaining(workload, option) <= reserved.at - book.state.now else reserved.mask
+    wait = reserved.at - book.state.now
+    if remaining(workload, option) <= wait:
+        return 0
+    return EVERYTHING if fairshare.yields(found.account, top[4].account, wait) else reserved.mask
 
 
 def promised(book: Book, lane: Lane) -> Reservation | None:
@@ -138,7 +143,7 @@ def _best(
         window = reserved.at - book.state.now if reserved.at < INF else -1.0
         if not long and shape.shortest() > window:
             continue
-        passing = _passing(shape, None if long else window, {*tried, head})
+        passing = _passing(shape, head, window, tried, long=long)
         if passing is not None:
             found, workload = passing
             key = (found.rank, found.account.level, workload.order - places * shape.total)
@@ -147,18 +152,21 @@ def _best(
     return best
 
 
-def _passing(shape: Shape, window: float | None, without: set[WaitClass]) -> tuple[WaitClass, WorkloadState] | None:
-    """The first of a shape that takes at most `window` seconds (None: any time), of those who may pass.
+def _passing(
+    shape: Shape, head: WaitClass, window: float, tried: set[WaitClass], *, long: bool
+) -> tuple[WaitClass, WorkloadState] | None:
+    """The first of a shape that may pass the class `head`, with `long` also for longer than `window` seconds.
 
     Where few are so short they are compared; else the `DEPTH` first classes are looked at.
     """
-    few = None if window is None else shape.within(window, DEPTH)
+    few = None if long else shape.within(window, DEPTH)
     if few is not None:
-        may = [each for each in few if each[0] not in without and each[0].backfills]
+        may = [each for each in few if each[0] is not head and each[0] not in tried and each[0].backfills]
         return min(may, key=_place, default=None)
     for found in islice(shape.order, DEPTH):
-        if found not in without and found.backfills:
-            workload = found.line.first() if window is None else found.line.first_within(window)
+        if found is not head and found not in tried and found.backfills:
+            outlasts = long and not fairshare.yields(found.account, head.account, window)
+            workload = found.line.first() if outlasts else found.line.first_within(window)
             if workload is not None:
                 return found, workload
     return None

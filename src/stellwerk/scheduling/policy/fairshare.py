@@ -9,6 +9,11 @@ D changes only when something of the queue starts or ends; A is brought up to da
 waits. Between two ticks the order is therefore exact in D and at most a tick old in A. With no queue declared there is
 one queue, and no order between queues.
 
+Order alone does not keep shares where work passes what is blocked: whoever asks for little always finds a place, and
+with it cuts the units that larger work waits for. So a queue that has used more than `OVER` times what the queue of the
+first uses waits with it, but for work that ends before the first starts, while that is no more than `SOON` away (a short
+wait for the sake of fairness: Zaharia et al., 2010). If the first has longer to wait nothing is left idle for it.
+
 The arithmetic uses only sums, products and exact halvings, so it gives the same on every platform.
 """
 
@@ -16,7 +21,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from stellwerk.scheduling.index import Account
+from stellwerk.scheduling.index import Account, Lane
 from stellwerk.scheduling.state import Share, State
 
 if TYPE_CHECKING:
@@ -27,6 +32,10 @@ HALF_LIFE = 86_400.0
 
 TICK = HALF_LIFE / 48
 """Seconds between two times that all averages are brought up to date."""
+
+OVER, SOON = 1.1, 1800.0
+"""Who is above so many times the level of the first does not pass it for longer than until its start, if that is so
+many seconds away at most."""
 
 
 def level(state: State, account: Account, total: dict[str, int]) -> float:
@@ -47,6 +56,19 @@ def last_level(state: State, account: Account) -> float:
     """The level of a queue when it was last brought up to date."""
     share, weight = state.shares.get(account.name), account.queue.weight if account.queue else 1.0
     return (share.dominant + share.average) / weight if share is not None else 0.0
+
+
+def yields(account: Account, first: Account, wait: float) -> bool:
+    """Whether work of a queue that outlasts the wait (s) of the first, which is of the queue `first`, waits with it."""
+    return account is not first and account.level > OVER * first.level and wait <= SOON
+
+
+def yields_no_more(account: Account, before: float, lane: Lane, now: float) -> bool:
+    """Whether anybody need not wait with the first of a lane any more, as the level of a queue was `before`."""
+    if lane.blocked is None or lane.blocked.at > now + SOON or (top := lane.top()) is None:
+        return False
+    first = top[4].account
+    return account.level > before if account is first else before > OVER * first.level >= account.level
 
 
 def average(share: Share, now: float) -> None:
