@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from stellwerk.scheduling.catalogue import Catalogue
 from stellwerk.scheduling.commands import Command, StartAttempt
 from stellwerk.scheduling.frozen import twin
-from stellwerk.scheduling.index import Account, Cohort, Lane, WaitClass
+from stellwerk.scheduling.index import Account, Cohort, Lane, WaitClass, chips_held
 from stellwerk.scheduling.model import NO_LIMITS, Demand, Grant
 from stellwerk.scheduling.order import Entry, EntryOrder, Order, ShareOrder, Standings
 from stellwerk.scheduling.parking import MOST_ASKED, Parking
@@ -291,6 +291,7 @@ class Book(Parking):
             if lane.elastic:
                 self.sized[lane] = None
             if self.accounted:
+                found.account.live[key] = workload
                 self._charge(found.account, demand, option, grants, 1)
         else:
             self._occupy(workload, attempt, grants)
@@ -323,6 +324,7 @@ class Book(Parking):
                 self.sized[lane] = None
         if self.accounted:
             account = self.account_of(workload.demand.queue)
+            account.live[key] = workload
             self._charge(account, workload.demand, attempt.option, grants, 1)
         if self.memory is not None:
             self.memory -= self.memory_of(grants)
@@ -361,6 +363,7 @@ class Book(Parking):
                 self._freed(lane)
         if self.accounted:
             account = self.account_of(workload.demand.queue)
+            del account.live[key]
             self._charge(account, workload.demand, attempt.option, grants, -1)
         if self.memory is not None:
             self._give_memory(grants)
@@ -431,20 +434,17 @@ class Book(Parking):
 
     def _charge(self, account: Account, demand: Demand, option: int, grants: tuple[Grant, ...], sign: int) -> None:
         """Book chips on a queue's account, or off it, and what follows for the order and for who was held back."""
-        held, cohort = account.held, account.cohort
-        parts = {part.role: part.accelerator for part in demand.options[option].parts}
-        for grant in grants:
-            accelerator = parts[grant.role]
+        held, cohort, changed = account.held, account.cohort, chips_held(demand.options[option], grants)
+        for accelerator, chips in changed.items():
             before = held.get(accelerator, 0)
-            after = before + sign * grant.chips
+            after = before + sign * chips
             if after:
                 held[accelerator] = after
             else:
                 held.pop(accelerator, None)
             if accelerator in account.guaranteed:
                 own = account.guaranteed[accelerator]
-                lent = max(0, after - own) - max(0, before - own)
-                cohort.used[accelerator] = cohort.used.get(accelerator, 0) + lent
+                cohort.left[accelerator] -= (after - own if after > own else 0) - (before - own if before > own else 0)
         if self.fair and not self._building:
             self.weigh(account)
         if sign < 0:
@@ -453,7 +453,7 @@ class Book(Parking):
                 self.unpark(found)
             if account.quota:
                 self.ask_cohort(cohort, most)
-        elif cohort.parked and not self._building and queues.owns_less(account, parts.values(), grants):
+        elif cohort.parked and not self._building and queues.owns_less(account, changed):
             self.ask_cohort(cohort)
 
     def weigh(self, account: Account) -> None:

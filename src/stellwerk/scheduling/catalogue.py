@@ -47,6 +47,7 @@ class Catalogue:
             for accelerator, quota in account.quota.items():
                 lent = quota - account.guaranteed[accelerator]
                 cohort.lendable[accelerator] = cohort.lendable.get(accelerator, 0) + lent
+                cohort.left[accelerator] = cohort.lendable[accelerator]
 
     def account_of(self, queue: str) -> Account:
         """The account of a queue; with no queues declared each exists, unlimited."""

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from heapq import heapify, heappop, heappush
 
-from stellwerk.scheduling.model import Option, Pool, Queue, Reason
+from stellwerk.scheduling.model import Grant, Option, Pool, Queue, Reason
 from stellwerk.scheduling.order import Entry, Order
 from stellwerk.scheduling.placement.counts import CountIndex
 from stellwerk.scheduling.placement.index import INF, Forecast, Need, PoolIndex
@@ -21,6 +21,10 @@ from stellwerk.scheduling.state import WorkloadState
 
 Quick = tuple[CountIndex, Need]
 """What a workload of the plain case asks of which places (see `plain`)."""
+
+Quota = tuple[str, int, int, float, int]
+"""What a class asks of a queue with a quota: the accelerator, the chips, how many of that accelerator are guaranteed to
+the queue, and the most that it may hold before if it is to stay within its limit, and within its quota."""
 
 
 class Lane:
@@ -170,9 +174,9 @@ class WaitClass:
     """Waiting workloads of one shape, queue and priority. `parked` ones wait for quota and are in no lane's order.
 
     `never` says for each option why it can never be granted, to this queue on this fleet; `plain` is the shape's
-    `simple` where neither quota nor memory can stand in the way, `quick` that of a cell in the plain case; `aged` tells
-    that age alone orders the line, `skips` that who is first does not block the others, `timed` that time alone, or its
-    own size, may change a member's answer.
+    `simple` where neither quota nor memory can stand in the way, `quick` that of a cell in the plain case; `quotas` is
+    what its first option asks where a quota may; `aged` tells that age alone orders the line, `skips` that who is first
+    does not block the others, `timed` that time alone, or its own size, may change a member's answer.
     """
 
     __slots__ = (
@@ -185,6 +189,7 @@ class WaitClass:
         "parked",
         "plain",
         "quick",
+        "quotas",
         "rank",
         "shape",
         "skips",
@@ -200,6 +205,17 @@ class WaitClass:
         self.entry: Entry | None = None
         self.parked: str | None = None
         self.never: tuple[Reason | None, ...] = shape.never
+        self.quotas: tuple[Quota, ...] = tuple(
+            (
+                accelerator,
+                needed,
+                account.guaranteed[accelerator],
+                INF if (cap := account.caps[accelerator]) is None else cap - needed,
+                account.quota[accelerator] - needed,
+            )
+            for accelerator, needed in shape.chips[0].items()
+            if accelerator in account.quota
+        )
 
     def current(self) -> Entry:
         """The entry of a class that has one, with the level that its queue has now."""
@@ -211,19 +227,19 @@ class WaitClass:
 
 
 class Cohort:
-    """Queues that lend each other: per accelerator what may be lent in all, and what of it is used.
+    """Queues that lend each other: per accelerator what may be lent in all, and what is left of it.
 
     While borrowers have been stopped for any of the `claimants` nobody borrows what those ask for; `timed` are the
     classes in the order of which that is said. `asked` are those of the parked who will be put back in the order within
     the event that is being handled, unless those before them take what there is.
     """
 
-    __slots__ = ("accounts", "asked", "claimants", "lendable", "parked", "timed", "used")
+    __slots__ = ("accounts", "asked", "claimants", "left", "lendable", "parked", "timed")
 
     def __init__(self) -> None:
         self.accounts: list[Account] = []
         self.lendable: dict[str, int] = {}
-        self.used: dict[str, int] = {}
+        self.left: dict[str, int] = {}
         self.parked: dict[WaitClass, None] = {}
         self.asked: dict[WaitClass, None] = {}
         self.timed: dict[WaitClass, None] = {}
@@ -234,7 +250,7 @@ class Account:
     """A queue's holdings in chips by accelerator. `level` is how much of its fair share it uses (see `fairshare`).
 
     `lanes` counts its classes in the order of each lane. `parked` are its classes that wait for its own limit, `behind`
-    those that wait for what others hold.
+    those that wait for what others hold. `live` are its workloads that hold anything, by key.
     """
 
     __slots__ = (
@@ -246,6 +262,7 @@ class Account:
         "held",
         "lanes",
         "level",
+        "live",
         "name",
         "number",
         "parked",
@@ -257,6 +274,7 @@ class Account:
         self.name, self.queue, self.cohort, self.number = name, queue, cohort, number
         self.lanes: dict[Lane, int] = {}
         self.held: dict[str, int] = {}
+        self.live: dict[str, WorkloadState] = {}
         self.level = 0.0
         self.quota: dict[str, int] = dict(queue.quota or ()) if queue else {}
         self.guaranteed = {accelerator: quota - _lent(queue, quota) for accelerator, quota in self.quota.items()}
@@ -275,6 +293,19 @@ def chips_by_accelerator(option: Option) -> dict[str, int]:
     for part in option.parts:
         chips[part.accelerator] = chips.get(part.accelerator, 0) + part.count * part.chips
     return chips
+
+
+def chips_held(option: Option, grants: tuple[Grant, ...]) -> dict[str, int]:
+    """Chips that `grants` of an option's parts are, by accelerator."""
+    if len(option.parts) == 1:
+        chips = grants[0].chips if len(grants) == 1 else sum(grant.chips for grant in grants)
+        return {option.parts[0].accelerator: chips}
+    held: dict[str, int] = {}
+    accelerators = {part.role: part.accelerator for part in option.parts}
+    for grant in grants:
+        accelerator = accelerators[grant.role]
+        held[accelerator] = held.get(accelerator, 0) + grant.chips
+    return held
 
 
 def _lent(queue: Queue | None, quota: int) -> int:

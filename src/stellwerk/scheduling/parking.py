@@ -55,9 +55,10 @@ class Parking(Units, ABC):
 
     def ask(self, found: WaitClass) -> None:
         """A class may have another answer, and may need other units."""
-        lanes = found.shape.lanes
-        self.dirty.update(dict.fromkeys(lanes))
-        self.sized.update(dict.fromkeys(lane for lane in lanes if lane.elastic))
+        for lane in found.shape.lanes:
+            self.dirty[lane] = None
+            if lane.elastic:
+                self.sized[lane] = None
 
     def ask_cohort(self, cohort: Cohort, most: int = MOST_ASKED) -> None:
         """Those whom quota holds back may have another answer; of the parked for whom there is enough so many are

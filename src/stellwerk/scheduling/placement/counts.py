@@ -92,24 +92,28 @@ class CountIndex:
         cell = left = need.cell
         if self.free < cell:
             return None
-        for free in self._buckets[cell:]:
-            mask = free & ~avoid if avoid else free
-            if mask:
-                rank = self._cut(mask, left)
-                return (self._cells[rank].get(need) or self._cell(rank, need))[1]
-            left += 1
-        return None
+        buckets = self._buckets
+        if avoid:
+            for free in buckets[cell:]:
+                if mask := free & ~avoid:
+                    break
+                left += 1
+            else:
+                return None
+        elif mask := next(filter(None, buckets[cell:]), 0):
+            left = buckets.index(mask, cell)
+        else:
+            return None
+        rank = self._cut(mask, left)
+        return (self._cells[rank].get(need) or self._cell(rank, need))[1]
 
     def cut(self, need: Need) -> Cell | None:
         """Take the cell that `fit` would find for `need`, which is a single one; None when there is none."""
-        cell = left = need.cell
-        buckets = self._buckets
-        for mask in buckets[cell:]:
-            if mask:
-                break
-            left += 1
-        else:
+        cell, buckets = need.cell, self._buckets
+        mask = next(filter(None, buckets[cell:]), 0)
+        if not mask:
             return None
+        left = buckets.index(mask, cell)
         rank = mask.bit_length() - 1
         bit = self._bits[rank]
         if bit != mask and left != self._chips:

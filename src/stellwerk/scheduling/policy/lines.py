@@ -175,15 +175,13 @@ class AgeLine:
 
     def first(self) -> WorkloadState | None:
         """Who is to be served first."""
+        if not self.size:
+            return None
         items, position = self._items, self._head
-        most = len(items)
-        while position < most:
-            if (found := items[position]) is not None:
-                self._head = position
-                return found
+        while (found := items[position]) is None:
             position += 1
-        self._head = most
-        return None
+        self._head = position
+        return found
 
     def first_within(self, runtime: float) -> WorkloadState | None:
         """The first that takes at most `runtime` (s)."""

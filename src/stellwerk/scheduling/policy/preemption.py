@@ -18,7 +18,7 @@ from contextlib import contextmanager
 
 from stellwerk.scheduling import reasons
 from stellwerk.scheduling.book import Book
-from stellwerk.scheduling.index import Lane, WaitClass
+from stellwerk.scheduling.index import Cohort, Lane, WaitClass, chips_held
 from stellwerk.scheduling.lifecycle import stop
 from stellwerk.scheduling.placement.index import INF
 from stellwerk.scheduling.policy import queues
@@ -125,9 +125,11 @@ def reclaim(book: Book, found: WaitClass, workload: WorkloadState) -> bool:
             continue
         missing = needed - (queues.available(account, accelerator) or 0)
         borrowed = {each.name: queues.borrowed(each, accelerator) for each in cohort.accounts if each is not account}
-        for victim in _borrowers(book, borrowed, workload):
+        for victim in _borrowers(cohort, borrowed, book.state.now):
+            if missing <= 0:
+                break
             name, chips = victim.demand.queue, _chips(victim, accelerator)
-            if missing <= 0 or not chips or borrowed[name] <= 0:
+            if not chips or borrowed[name] <= 0:
                 continue
             if victim.phase != "stopping":
                 stop(book, victim, "preempted", GRACE)
@@ -141,11 +143,9 @@ def reclaim(book: Book, found: WaitClass, workload: WorkloadState) -> bool:
     return workload.reclaims
 
 
-def _borrowers(book: Book, borrowed: dict[str, int], workload: WorkloadState) -> list[WorkloadState]:
-    now = book.state.now
-    names = {name for name, chips in borrowed.items() if chips > 0}
-    all_holders = holders(book, book.lanes.values()) if names else []
-    found = [each for each in all_holders if each.demand.queue in names]
+def _borrowers(cohort: Cohort, borrowed: dict[str, int], now: float) -> list[WorkloadState]:
+    """Workloads of queues that borrow, those that cost the least to stop first."""
+    found = [each for account in cohort.accounts if borrowed.get(account.name, 0) > 0 for each in account.live.values()]
     return sorted(
         found, key=lambda each: (each.phase != "stopping", each.demand.priority, lost_work(each, now), -each.order)
     )
@@ -153,8 +153,7 @@ def _borrowers(book: Book, borrowed: dict[str, int], workload: WorkloadState) ->
 
 def _chips(workload: WorkloadState, accelerator: str) -> int:
     attempt = workload.attempts[-1]
-    parts = {part.role: part.accelerator for part in workload.demand.options[attempt.option].parts}
-    return sum(grant.chips for grant in attempt.grants if parts[grant.role] == accelerator)
+    return chips_held(workload.demand.options[attempt.option], attempt.grants).get(accelerator, 0)
 
 
 @contextmanager

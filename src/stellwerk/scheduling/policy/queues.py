@@ -18,11 +18,10 @@ theirs, a workload that needs more than its queue's quota waits, and so does, af
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from stellwerk.scheduling.index import Account, Shape, WaitClass
-from stellwerk.scheduling.model import Grant, Option, Queue, Reason
+from stellwerk.scheduling.model import Option, Queue, Reason
 from stellwerk.scheduling.state import State, WorkloadState
 
 if TYPE_CHECKING:
@@ -51,9 +50,7 @@ def available(account: Account, accelerator: str) -> int | None:
     if accelerator not in account.quota:
         return None
     held, own = account.held.get(accelerator, 0), account.guaranteed[accelerator]
-    cohort = account.cohort
-    lent = cohort.lendable.get(accelerator, 0) - cohort.used.get(accelerator, 0)
-    free = max(0, own - held) + max(0, lent)
+    free = max(0, own - held) + max(0, account.cohort.left[accelerator])
     cap = account.caps[accelerator]
     return free if cap is None else min(free, cap - held)
 
@@ -66,16 +63,19 @@ def _lacks(account: Account, accelerator: str, needed: int) -> str | None:
         return "own"
     if after <= own:
         return None
-    lent, cohort = after - (held if held > own else own), account.cohort
-    return "cohort" if lent > cohort.lendable.get(accelerator, 0) - cohort.used.get(accelerator, 0) else None
+    return "cohort" if after - (held if held > own else own) > account.cohort.left[accelerator] else None
 
 
 def lacks_loan(found: WaitClass) -> bool:
     """Whether others hold what a class of one option needs: however often it is asked, it will be held back."""
-    account, quota = found.account, found.account.quota
-    for accelerator, needed in found.shape.chips[0].items():
-        if accelerator in quota and (why := _lacks(account, accelerator, needed)) is not None:
-            return why == "cohort"
+    held = found.account.held
+    for accelerator, needed, own, most, _ in found.quotas:
+        before = held.get(accelerator, 0)
+        if before > most:
+            return False
+        lent = needed if before >= own else before + needed - own
+        if lent > 0 and lent > found.account.cohort.left[accelerator]:
+            return True
     return False
 
 
@@ -126,21 +126,20 @@ def _kept(found: WaitClass, workload: WorkloadState, accelerator: str, borrows: 
 
 def owns(found: WaitClass) -> bool:
     """Whether the first option of a class stays within its queue's own quota of every accelerator."""
-    quota, held = found.account.quota, found.account.held
-    for name, needed in found.shape.chips[0].items():
-        if name in quota and not 0 < needed <= quota[name] - held.get(name, 0):
+    held = found.account.held
+    for accelerator, needed, _, _, most in found.quotas:
+        if not needed or held.get(accelerator, 0) > most:
             return False
     return True
 
 
-def owns_less(account: Account, grown: Iterable[str], grants: Iterable[Grant]) -> bool:
-    """Whether anybody of a queue that was just given `grants` is no owner any more because of them."""
-    given = sum(grant.chips for grant in grants)
+def owns_less(account: Account, given: dict[str, int]) -> bool:
+    """Whether anybody of a queue that was just given chips, by accelerator, is no owner any more because of them."""
     claims = (each for each in account.cohort.claimants.values() if each.account is account)
     for found in (*account.behind, *claims):
-        for name in grown:
+        for name, chips in given.items():
             left = account.quota.get(name, 0) - account.held.get(name, 0)
-            if left < found.shape.chips[0].get(name, 0) <= left + given:
+            if left < found.shape.chips[0].get(name, 0) <= left + chips:
                 return True
     return False
 
