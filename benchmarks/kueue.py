@@ -88,9 +88,11 @@ class Counting(Scheduler):
         """As `Scheduler.handle`."""
         out = super().handle(event)
         self.calls += 1
-        self.decisions += any(not isinstance(command, WakeAt) for command in out)
-        self.admissions += sum(isinstance(command, StartAttempt) for command in out)
-        self.stops += sum(isinstance(command, StopAttempt) for command in out)
+        kinds = [kind for command in out if (kind := type(command)) is not WakeAt]
+        if kinds:
+            self.decisions += 1
+            self.admissions += kinds.count(StartAttempt)
+            self.stops += kinds.count(StopAttempt)
         return out
 
 

@@ -8,7 +8,7 @@ from world import Queue, Site, demand, gpus, nodes, slices, tpu
 
 from stellwerk.scheduling import events as ev
 from stellwerk.scheduling.commands import ProvisionUnit
-from stellwerk.scheduling.model import Demand, Fleet, Option, Part, Pool
+from stellwerk.scheduling.model import NO_LIMITS, Demand, Fleet, Limits, Option, Part, Pool
 from stellwerk.scheduling.placement.ends import Ends
 from stellwerk.scheduling.placement.index import make
 from stellwerk.scheduling.state import UnitState
@@ -188,3 +188,15 @@ def test_several_roles_pass_smaller_work_that_cannot_start_where_it_waits() -> N
     node = next(order for order in site.orders if isinstance(order, ProvisionUnit))
     site.tell(ev.UnitAppeared(1.0, node.pool, node.unit, node.incarnation))
     assert (site.phase("pair"), site.phase("roles")) == ("waiting", "starting")
+
+
+def test_who_has_started_is_not_waited_for_any_more_whatever_object_its_limits_are() -> None:
+    for limits in (NO_LIMITS, Limits()):
+        site = Site(nodes(1), queues=(Queue("a", (("h100", 8),)),))
+        site.obey()
+        site.submit(demand("first", gpus(8), queue="a"), demand("second", gpus(8), queue="a", limits=limits))
+        assert ("workload", "second") in site.scheduler.book.timers.due
+        site.obey()
+        site.tell(ev.AttemptEnded(site.now, "first", 1, "succeeded"))
+        assert site.phase("second") == "starting"
+        assert ("workload", "second") not in site.scheduler.book.timers.due

@@ -300,6 +300,8 @@ class Book(Parking):
         self.out.append(order)
         if found.timed or demand.limits is not NO_LIMITS or workload.hold_until:
             self.schedule_hook(self, workload)
+        elif found.account.quota or found.skips:
+            self.timers.set(("workload", key), None)
         if found.timed and demand.options[option].maximum is not None:
             self.flexible[key] = workload
             self.bare = False
@@ -448,7 +450,7 @@ class Book(Parking):
         if self.fair and not self._building:
             self.weigh(account)
         if sign < 0:
-            most = MOST_ASKED if any(any(each.held.values()) for each in cohort.accounts) else len(cohort.parked)
+            most = MOST_ASKED if held or any(each.held for each in cohort.accounts) else len(cohort.parked)
             for found in list(account.parked):
                 self.unpark(found)
             if account.quota:

@@ -85,10 +85,15 @@ class Parking(Units, ABC):
         Whoever is left with too little by those who came before it is parked again: it costs less to see that than to
         enter it in the order and take it out again.
         """
-        asked = [found for cohort in self.asking for found in cohort.asked if lane in found.shape.lanes]
-        places = [(self.place_of(found, first), found) for found in asked if (first := found.line.first())]
+        places = [
+            (self.place_of(found, first), found)
+            for cohort in self.asking
+            for found in cohort.asked
+            if lane in found.shape.lanes and (first := found.line.first()) is not None
+        ]
+        places.sort(key=itemgetter(0))
         top = lane.top()
-        for place, found in sorted(places, key=itemgetter(0)):
+        for place, found in places:
             if top is not None and top[:4] < place:
                 return
             if self._may_start(found):

@@ -48,6 +48,9 @@ class Timers:
 
     def any(self, now: float) -> bool:
         """Whether anything is due at `now`."""
+        heap = self._heap
+        if not heap or heap[0][0] > now:
+            return False
         at = self.next()
         return at is not None and at <= now
 
