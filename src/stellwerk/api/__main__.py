@@ -14,6 +14,7 @@ import os
 import signal
 import socket
 import sys
+import time
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -45,6 +46,7 @@ ARCHIVE_AFTER = "STELLWERK_ARCHIVE_AFTER"
 """Environment variable: the age, for example `90d`, after which events leave the database for the archive."""
 _TIDY = 30.0  # s between two looks for bundles that nobody needs
 _ARCHIVING = 86_400.0  # s between two looks for events to be archived
+_LOOKING, _LOOKING_SHARE = 60.0, 20.0  # s between two looks ahead, and at least so many times what one takes
 
 _log = logging.getLogger("stellwerk.controller")
 
@@ -113,9 +115,10 @@ class _Process:
             await asyncio.sleep(0)
         self._home.announce(about)
         _log.info("listening on %s", about["url"])
-        archiving = asyncio.create_task(self._archive(controller))
+        beside = [asyncio.create_task(each(controller)) for each in (self._archive, self._look_ahead)]
         await self._until_the_end(controller, submissions)
-        archiving.cancel()
+        for task in beside:
+            task.cancel()
         self._home.retire()
         server.should_exit = True
         controller.end_waits()
@@ -141,6 +144,17 @@ class _Process:
                 _log.exception("events could not be archived")
             await asyncio.sleep(_ARCHIVING)
             controller.snapshot()
+
+    async def _look_ahead(self, controller: Controller) -> None:
+        """Foretell the starts of those who wait, also when nobody asks, so that it is known how good that is."""
+        while not controller.failed.is_set():
+            began = time.perf_counter()
+            if controller.scheduler.book.waiting:
+                try:
+                    await controller.outlooks.of_all(controller.state, controller.clock.now())
+                except Exception:
+                    _log.exception("no forecast could be made")
+            await asyncio.sleep(max(_LOOKING, _LOOKING_SHARE * (time.perf_counter() - began)))
 
     async def _wait(self, controller: Controller, seconds: float) -> None:
         waits = [asyncio.create_task(event.wait()) for event in (self._ending, controller.failed)]

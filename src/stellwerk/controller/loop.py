@@ -89,7 +89,7 @@ class Controller:
         self.scheduler = Scheduler(validate=self._validate, state=state)
         self.ledger = Ledger(self.log.past)
         self.feed = Feed(self.home / "workloads")
-        self.outlooks = Outlooks()
+        self.outlooks = Outlooks(self.home / "forecasts.jsonl")
         self.folds: dict[str, Folded] = {"ledger": self.ledger, "feed": self.feed, "outlooks": self.outlooks}
         """What is folded beside the scheduler's state, by its name in snapshots."""
         self._ended: list[WorkloadState] = []

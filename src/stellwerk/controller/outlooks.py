@@ -2,7 +2,8 @@
 
 `observe` is fed with every event as it is folded, so a controller that replays its log knows the same. A forecast is
 made in a thread of its own, over a copy of the state, while the controller goes on; it is kept until something has
-happened, or `FRESH` seconds have passed, so that who asks again gets the same answer at once.
+happened, or `FRESH` seconds have passed, so that who asks again gets the same answer at once. Its bounds follow how
+earlier ones turned out (`hindsight`).
 
 However many wait, it takes about `EVENTS` events of the core in all futures together, at least five futures are drawn
 and of each class the oldest are looked at, some `WAITING` in all. So of several thousand that wait the first hundreds
@@ -14,7 +15,9 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
+from stellwerk.controller.hindsight import Hindsight, bounded
 from stellwerk.scheduling.events import AttemptEnded, Event, Submitted, Woke
 from stellwerk.scheduling.forecast import ENDLESS, Futures, Outlook, forecast
 from stellwerk.scheduling.history import History
@@ -41,10 +44,12 @@ class _Kept:
 
 
 class Outlooks:
-    """What one controller expects; `history` is what it has learnt."""
+    """What one controller expects; `history` is what it has learnt of durations and arrivals, `hindsight` how good its
+    forecasts were, which it keeps in `file`."""
 
-    def __init__(self) -> None:
+    def __init__(self, file: Path | None = None) -> None:
         self.history = History()
+        self.hindsight = Hindsight(file)
         self._version = 0
         self._kept: _Kept | None = None
         self._one_at_a_time = asyncio.Lock()
@@ -74,7 +79,10 @@ class Outlooks:
             kept = self._kept
             if kept is None or kept.version != self._version or not kept.at <= now < kept.at + FRESH:
                 version, history, alone = self._version, self.history.copy(), copied(state, ended=False)
-                found = await asyncio.to_thread(lambda: forecast(at_time(alone, now), history, futures=LOOK))
+                drawn = await asyncio.to_thread(lambda: forecast(at_time(alone, now), history, futures=LOOK))
+                self.hindsight.judge(state)
+                found = {key: bounded(self.hindsight.calibration, each, now) for key, each in drawn.items()}
+                self.hindsight.say(found, state, now)
                 kept = self._kept = _Kept(version, now, found)
             return kept.found
 

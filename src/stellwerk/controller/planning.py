@@ -13,8 +13,10 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 from stellwerk.controller import intake
+from stellwerk.controller.hindsight import bounded
 from stellwerk.controller.intake import Machine
 from stellwerk.controller.times import rfc3339
+from stellwerk.scheduling.calibration import Calibration
 from stellwerk.scheduling.commands import ProvisionUnit
 from stellwerk.scheduling.evaluation import Verdict
 from stellwerk.scheduling.events import FleetChanged, UnitAppeared
@@ -50,9 +52,10 @@ class Range:
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What a plan may rest on: what was learnt, who asks, and how far to look ahead."""
+    """What a plan may rest on: what was learnt, how good forecasts were, who asks, and how far to look ahead."""
 
     history: History = field(default_factory=History)
+    calibration: Calibration = field(default_factory=Calibration)
     user: str = ""
     look: Futures = FULL
 
@@ -240,7 +243,8 @@ def _planned(judge: Scheduler, demand: Demand, verdict: Verdict, past: Past) -> 
 
 def _later(judge: Scheduler, demand: Demand, past: Past, duration: Range) -> tuple[Range, Range]:
     """Start and finish of a workload with one option, if it were submitted now."""
-    found = forecast(judge, past.history, submit=[demand], only=(_KEY,), futures=past.look)[_KEY]
+    drawn = forecast(judge, past.history, submit=[demand], only=(_KEY,), futures=past.look)[_KEY]
+    found = bounded(past.calibration, drawn, judge.state.now)
     if past.history.knows(demand, 0):
         finish = Range(found.finish_p50, found.finish_p90)
     else:

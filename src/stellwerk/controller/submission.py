@@ -85,12 +85,13 @@ class Submissions:
         """What would come of the workload now; raises intake.Unsupported. The controller goes on meanwhile."""
         intake.check_supported(workload)
         machine = None if self.fleet_declared else self._machine
-        now, history = self._controller.clock.now(), self._controller.outlooks.history.copy()
+        now, known = self._controller.clock.now(), self._controller.outlooks
+        history, calibration = known.history.copy(), known.hindsight.calibration.copy()
         alone = copied(self._controller.state, ended=False)
 
         def made() -> planning.Plan:
             scheduler = outlooks.at_time(alone, now)
-            about = planning.Past(history, self.user, outlooks.LOOK)
+            about = planning.Past(history, calibration, self.user, outlooks.LOOK)
             return planning.plan(workload, None, scheduler, now, machine=machine, past=about)
 
         return await asyncio.to_thread(made)

@@ -46,6 +46,17 @@ class Calibration:
         self._by_size: list[_Entry] = []
         self._margin = 0.0
 
+    @property
+    def ready(self) -> bool:
+        """Whether enough forecasts were judged to say more than the drawn futures do."""
+        return len(self._known) >= LEAST
+
+    def copy(self) -> Calibration:
+        """A record of its own with the same content."""
+        made = Calibration()
+        made._known, made._by_size, made._margin = dict(self._known), list(self._by_size), self._margin
+        return made
+
     def note(self, at: float, said: float, bound: float, came: float) -> None:
         """At `at` a wait was said to be `said`, and at most `bound`; it was `came` (s)."""
         size = _size(said)
@@ -65,7 +76,7 @@ class Calibration:
 
     def bound(self, p50: float, p90: float) -> float:
         """A wait (s) in which nine tenths of such workloads start, for one that was drawn to wait p50 and p90."""
-        if len(self._known) < LEAST:
+        if not self.ready:
             return max(p90, UNSURE * p50)
         scores = sorted(score for _, score, _ in self._near(_size(p50)))
         place = min(len(scores) - 1, int(GOAL * (len(scores) + 1)))
