@@ -203,9 +203,10 @@ def _connected(path: Path) -> sqlite3.Connection:
         try:
             connection.execute("SELECT 1 FROM sqlite_master LIMIT 1").fetchall()
             return connection
-        except sqlite3.OperationalError:
+        except sqlite3.Error as error:
             connection.close()
-            if options != "mode=ro" or path.with_name(f"{path.name}-wal").exists():
+            again = options == "mode=ro" and not path.with_name(f"{path.name}-wal").exists()
+            if not (again and isinstance(error, sqlite3.OperationalError)):
                 raise
     raise AssertionError
 
