@@ -8,6 +8,7 @@ import logging
 import os
 import stat
 from collections.abc import Callable
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 
@@ -273,7 +274,8 @@ def test_one_is_taken_when_it_is_due_and_when_the_controller_is_closed(
         events = [event for _, event in again.log.events()]
         assert [type(event) for event in events[-2:]] == [SnapshotTaken, Woke]
         await again.close()
-        assert [event for _, event in Log.at(tmp_path / "log.db").events()] == events, "nothing new, no snapshot"
+        with closing(Log.at(tmp_path / "log.db")) as log:
+            assert [event for _, event in log.events()] == events, "nothing new, no snapshot"
 
     asyncio.run(story())
 
