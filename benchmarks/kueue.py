@@ -29,6 +29,8 @@ import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+from benchmarks.measuring import interpreter
+
 from stellwerk.scheduling import Scheduler
 from stellwerk.scheduling.commands import Command, StartAttempt, StopAttempt, WakeAt
 from stellwerk.scheduling.events import Event
@@ -196,7 +198,9 @@ def main() -> int:
     results = [middle([run(*case) for _ in range(chosen.repeats)]) for case in CASES]
     print(table(results))
     chosen.json.parent.mkdir(parents=True, exist_ok=True)
-    chosen.json.write_text(json.dumps([asdict(each) for each in results], indent=1) + "\n")
+    chosen.json.write_text(
+        json.dumps({"on": interpreter(), "results": [asdict(each) for each in results]}, indent=1) + "\n"
+    )
     for line in missed(results):
         print(line, file=sys.stderr)
     return 1 if missed(results) else 0

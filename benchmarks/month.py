@@ -12,13 +12,13 @@ import argparse
 import gc
 import json
 import random
-import resource
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
+
+from benchmarks.measuring import alone, interpreter, peak_mib
 
 from stellwerk.scheduling.model import Demand, Fleet, Option, Part, PolicyName, Pool, Queue
 from stellwerk.simulation.driver import Job, Run
@@ -29,7 +29,6 @@ NODES = {"h100": 5000, "a100": 4000, "l40s": 3500}
 SIZES = (1, 1, 1, 2, 4, 8, 8, 16, 32, 64)
 POLICIES: tuple[PolicyName, ...] = ("default", "fifo")
 MOST_S = 180.0
-MEBIBYTE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,15 +91,13 @@ def run(policy: PolicyName, count: int) -> Result:
         used / (chips * max(job.end or 0.0 for job in demand)),
         took,
         count / took,
-        resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024 / MEBIBYTE,
+        peak_mib(),
     )
 
 
 def separate(policy: str, count: int) -> Result:
     """`run` in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.month", "--one", policy, "--workloads", str(count)]
-    done = subprocess.run(command, check=True, stdout=subprocess.PIPE, text=True)
-    return Result(**json.loads(done.stdout))
+    return Result(**alone("benchmarks.month", "--one", policy, "--workloads", str(count)))
 
 
 def table(results: Sequence[Result]) -> str:
@@ -131,7 +128,9 @@ def main() -> int:
     results = [separate(policy, chosen.workloads) for policy in chosen.policy]
     print(table(results))
     chosen.json.parent.mkdir(parents=True, exist_ok=True)
-    chosen.json.write_text(json.dumps([asdict(each) for each in results], indent=1) + "\n")
+    chosen.json.write_text(
+        json.dumps({"on": interpreter(), "results": [asdict(each) for each in results]}, indent=1) + "\n"
+    )
     return int(any(each.cpu_s > MOST_S or each.unfinished for each in results))
 
 

@@ -21,7 +21,6 @@ import asyncio
 import hashlib
 import json
 import random
-import resource
 import statistics
 import subprocess
 import sys
@@ -32,6 +31,8 @@ from heapq import heappop, heappush
 from itertools import count
 from pathlib import Path
 from typing import Any
+
+from benchmarks.measuring import MEBIBYTE, interpreter, peak_mib
 
 GOAL = 5.0
 REPEATS = 5
@@ -234,10 +235,9 @@ def _known(controller: Any) -> dict[str, Any]:
 
 
 def _sizes(home: Path) -> dict[str, float]:
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1024 if sys.platform == "linux" else 1)
     snapshot = max((file.stat().st_size for file in (home / "snapshots").glob("*.jsonl")), default=0)
     log = sum(file.stat().st_size for file in home.glob("log.db*"))
-    return {"memory_mb": peak / 2**20, "log_mb": log / 2**20, "snapshot_mb": snapshot / 2**20}
+    return {"memory_mb": peak_mib(), "log_mb": log / MEBIBYTE, "snapshot_mb": snapshot / MEBIBYTE}
 
 
 STEPS = {"replay": replay, "start": start, "back": back}
@@ -270,6 +270,7 @@ def measure(home: Path, events: int) -> dict[str, Any]:
     starts = [separate("back", home) for _ in range(REPEATS)]
     times = sorted(each["wall_s"] for each in starts)
     return {
+        "on": interpreter(),
         "events": made,
         "ended": replayed["ended"],
         "living": starts[0]["living"],

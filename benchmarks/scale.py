@@ -18,14 +18,14 @@ import gc
 import json
 import math
 import random
-import resource
-import subprocess
 import sys
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from heapq import heappop, heappush
 from pathlib import Path
+
+from benchmarks.measuring import alone, interpreter, peak_mib
 
 from stellwerk.scheduling import Scheduler
 from stellwerk.scheduling.commands import Command, ProvisionUnit, StartAttempt
@@ -38,7 +38,6 @@ POOLS, UNITS, QUEUES, COHORTS, CHIPS = 100, 100, 1000, 20, 8
 WAITING = (1_000, 3_000, 10_000, 30_000, 100_000)
 SIZES = (1, 1, 2, 4, 8, 8, 16, 32)
 MOST_MEDIAN_MS, MOST_P99_MS, MOST_MB = 1.0, 20.0, 1536.0
-MEBIBYTE = 1 << 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +136,6 @@ def run(waiting: int, quotas: bool, events: int, seed: int = 1) -> Result:
     gc.freeze()
     site.started = 0
     took = sorted(site.measure(events))
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1024 if sys.platform == "linux" else 1)
     return Result(
         waiting=waiting,
         quotas=quotas,
@@ -149,15 +147,14 @@ def run(waiting: int, quotas: bool, events: int, seed: int = 1) -> Result:
         most_ms=took[-1],
         started=site.started,
         submitted_per_s=site.number / filled,
-        memory_mb=peak / MEBIBYTE,
+        memory_mb=peak_mib(),
     )
 
 
 def separate(waiting: int, quotas: bool, events: int) -> Result:
     """One N in a process of its own."""
-    command = [sys.executable, "-m", "benchmarks.scale", "--one", str(waiting), "--events", str(events)]
-    done = subprocess.run([*command, *(["--quotas"] if quotas else [])], capture_output=True, text=True, check=True)
-    return Result(**json.loads(done.stdout))
+    how = ["--quotas"] if quotas else []
+    return Result(**alone("benchmarks.scale", "--one", str(waiting), "--events", str(events), *how))
 
 
 def table(results: Sequence[Result]) -> str:
@@ -224,7 +221,9 @@ def main() -> int:
     grown, logarithm = growth(results)
     print(f"\nThe median grows by {grown:.2f}, log n by {logarithm:.2f}.")
     chosen.json.parent.mkdir(parents=True, exist_ok=True)
-    chosen.json.write_text(json.dumps([asdict(each) for each in results], indent=1) + "\n")
+    chosen.json.write_text(
+        json.dumps({"on": interpreter(), "results": [asdict(each) for each in results]}, indent=1) + "\n"
+    )
     chosen.json.with_suffix(".svg").write_text(plot(results) + "\n")
     for line in missed(results):
         print(line, file=sys.stderr)

@@ -10,7 +10,9 @@ from stellwerk.scheduling.policy.lines import INF, AgeLine, HeapLine
 from stellwerk.scheduling.state import Attempt, WorkloadState
 
 RUNTIMES = st.sampled_from([1.0, 2.0, 3.0, 5.0, 8.0, INF])
-STEPS = st.lists(st.tuples(st.sampled_from(["new", "new", "new", "leave", "back"]), st.randoms(), RUNTIMES), max_size=300)
+STEPS = st.lists(
+    st.tuples(st.sampled_from(["new", "new", "new", "leave", "back"]), st.randoms(), RUNTIMES), max_size=300
+)
 
 
 def waiting(order: int) -> WorkloadState:

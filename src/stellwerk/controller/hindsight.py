@@ -3,9 +3,9 @@
 What is said first of a workload that waits is noted. When it has started, `scheduling.calibration` is told what came of
 that, and later bounds follow. Until enough has been judged a bound is that of the drawn futures.
 
-This is no fold over the log, as what was said depends on when it was asked. What was judged is kept in a file beside the
-log, a line each: [when it was said, the wait that was said, its bound, the wait that came], in seconds. Without the file
-learning begins anew; a line that cannot be read is passed over.
+This is no fold over the log, as what was said depends on when it was asked. What was judged is kept in a file beside
+the log, a line each: [when it was said, the wait that was said, its bound, the wait that came], in seconds. Without the
+file learning begins anew; a line that cannot be read is passed over.
 """
 
 from __future__ import annotations

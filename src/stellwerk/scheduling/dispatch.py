@@ -140,9 +140,7 @@ def offer(book: Book, found: WaitClass, workload: WorkloadState) -> Answer:
     return _offer_options(book, found, workload)
 
 
-def _passing(
-    book: Book, found: WaitClass, workload: WorkloadState, lane: Lane, need: Need
-) -> tuple[Grant, ...] | None:
+def _passing(book: Book, found: WaitClass, workload: WorkloadState, lane: Lane, need: Need) -> tuple[Grant, ...] | None:
     """Grants for one who is not the first; if it can, it leaves alone even what it may take of the first's."""
     if not lane.places.fits(need):
         return None

@@ -4,9 +4,9 @@ For the first blocked workload of a lane a reservation is made: the earliest tim
 if everything that runs ends as estimated, and the set of units M on which (Lifka, 1995, but by units instead of a count
 of processors: 8 free GPUs on 8 nodes are no node). Later work may start now if it ends by T, or if it takes no unit of
 M. So the first blocked workload starts at T at the latest, as long as nothing runs longer than its estimate; that is
-what is promised to it. A reservation is made anew in every turn in which something fits that could pass, and only then. Of a
-queue that has used clearly more of its share than the first's nothing passes but what ends by T, while T is near (see
-`fairshare`).
+what is promised to it. A reservation is made anew in every turn in which something fits that could pass, and only then.
+Of a queue that has used clearly more of its share than the first's nothing passes but what ends by T, while T is near
+(see `fairshare`).
 
 Where the end of what runs is unknown there is no T, and nothing passes. Work without an estimate never ends by T.
 Those who pass are taken in the order of the queue: the oldest of each class that is short enough, by a tree over

@@ -11,8 +11,8 @@ one queue, and no order between queues.
 
 Order alone does not keep shares where work passes what is blocked: whoever asks for little always finds a place, and
 with it cuts the units that larger work waits for. So a queue that has used more than `OVER` times what the queue of the
-first uses waits with it, but for work that ends before the first starts, while that is no more than `SOON` away (a short
-wait for the sake of fairness: Zaharia et al., 2010). If the first has longer to wait nothing is left idle for it.
+first uses waits with it, but for work that ends before the first starts, while that is no more than `SOON` away (a
+short wait for the sake of fairness: Zaharia et al., 2010). If the first has longer to wait nothing is left idle for it.
 
 The arithmetic uses only sums, products and exact halvings, so it gives the same on every platform.
 """
