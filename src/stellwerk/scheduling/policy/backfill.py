@@ -26,6 +26,9 @@ from stellwerk.scheduling.policy import fairshare, fallback, sjf
 from stellwerk.scheduling.policy.rules import remaining
 from stellwerk.scheduling.state import WorkloadState
 
+FEW = 8
+"""Classes of one shape that are all asked for work that is short enough."""
+
 DEPTH = 64
 """Classes of one shape that are looked at for work that may pass."""
 
@@ -157,12 +160,13 @@ def _passing(
 ) -> tuple[WaitClass, WorkloadState] | None:
     """The first of a shape that may pass the class `head`, with `long` also for longer than `window` seconds.
 
-    Where few are so short they are compared; else the `DEPTH` first classes are looked at.
+    Where few classes wait, or few are so short, these are compared; else the `DEPTH` first classes are looked at.
     """
-    few = None if long else shape.within(window, DEPTH)
-    if few is not None:
-        may = [each for each in few if each[0] is not head and each[0] not in tried and each[0].backfills]
-        return min(may, key=_place, default=None)
+    if not long:
+        few = _short_of_each(shape, window) if len(shape.active) <= FEW else shape.within(window, DEPTH)
+        if few is not None:
+            may = [each for each in few if each[0] is not head and each[0] not in tried and each[0].backfills]
+            return min(may, key=_place, default=None)
     for found in islice(shape.order, DEPTH):
         if found is not head and found not in tried and found.backfills:
             outlasts = long and not fairshare.yields(found.account, head.account, window)
@@ -170,6 +174,12 @@ def _passing(
             if workload is not None:
                 return found, workload
     return None
+
+
+def _short_of_each(shape: Shape, window: float) -> list[tuple[WaitClass, WorkloadState]]:
+    """The first of each class of a shape that takes at most `window` seconds."""
+    firsts = ((found, found.line.first_within(window)) for found in shape.active)
+    return [(found, workload) for found, workload in firsts if workload is not None]
 
 
 def _place(each: tuple[WaitClass, WorkloadState]) -> tuple[int, float, int]:
