@@ -8,7 +8,8 @@ from world import Limits, Site, demand, gpus, nodes, slices, tpu
 
 from stellwerk.scheduling import events as ev
 from stellwerk.scheduling.commands import ResizeAttempt, StopAttempt
-from stellwerk.scheduling.model import Option, Part, Pool
+from stellwerk.scheduling.model import Demand, Option, Part, Pool
+from stellwerk.scheduling.policy.elastic import CALM
 from stellwerk.scheduling.spending import spent
 
 GIB = 2**30
@@ -16,6 +17,11 @@ GIB = 2**30
 
 def elastic(least: int, most: int, **more: object) -> Option:
     return dataclasses.replace(tpu(least), minimum=least, maximum=most, **more)  # type: ignore[arg-type]
+
+
+def job(least: int, most: int, **more: object) -> Demand:
+    """A workload that goes on when its size changes."""
+    return dataclasses.replace(demand("e", elastic(least, most), **more), kind="job")
 
 
 def groups(site: Site, key: str) -> int:
@@ -29,7 +35,7 @@ def resizes(site: Site) -> list[ResizeAttempt]:
 def test_it_starts_with_as_many_slices_as_the_memory_holds() -> None:
     site = Site(slices(4, footprint=GIB), memory=3 * GIB)
     site.obey()
-    site.submit(demand("e", elastic(1, 4)))
+    site.submit(job(1, 4))
     site.obey()
     assert groups(site, "e") == 3
 
@@ -37,7 +43,7 @@ def test_it_starts_with_as_many_slices_as_the_memory_holds() -> None:
 def test_it_gives_memory_to_who_waits_for_memory_and_takes_it_back() -> None:
     site = Site(slices(4, footprint=GIB), memory=3 * GIB)
     site.obey()
-    site.submit(demand("e", elastic(1, 4)))
+    site.submit(job(1, 4))
     site.obey()
     site.submit(demand("other", tpu(2)))
     (order,) = resizes(site)
@@ -51,7 +57,7 @@ def test_it_gives_memory_to_who_waits_for_memory_and_takes_it_back() -> None:
 def test_memory_is_given_to_another_pool_too() -> None:
     site = Site(slices(2, footprint=GIB), nodes(1, footprint=GIB), memory=2 * GIB)
     site.obey()
-    site.submit(demand("e", elastic(1, 2)))
+    site.submit(job(1, 2))
     site.obey()
     assert groups(site, "e") == 2
     site.submit(demand("gpus", gpus(8)))
@@ -64,7 +70,7 @@ def test_memory_is_given_to_another_pool_too() -> None:
 def test_nobody_shrinks_for_what_would_not_be_enough() -> None:
     site = Site(slices(4))
     site.obey()
-    site.submit(demand("rigid", tpu(2)), demand("e", elastic(1, 4)))
+    site.submit(demand("rigid", tpu(2)), job(1, 4))
     site.obey()
     assert groups(site, "e") == 2
     site.submit(demand("big", tpu(4)))
@@ -76,7 +82,7 @@ def test_nobody_shrinks_for_what_would_not_be_enough() -> None:
 def test_work_of_higher_priority_keeps_its_slices() -> None:
     site = Site(slices(2))
     site.obey()
-    site.submit(demand("e", elastic(1, 2), priority=1))
+    site.submit(job(1, 2, priority=1))
     site.obey()
     site.submit(demand("other", tpu(1)))
     assert not resizes(site)
@@ -85,7 +91,7 @@ def test_work_of_higher_priority_keeps_its_slices() -> None:
 def test_it_can_be_stopped_while_it_is_resized() -> None:
     site = Site(slices(2))
     site.obey()
-    site.submit(demand("e", elastic(1, 2)))
+    site.submit(job(1, 2))
     site.obey()
     site.submit(demand("other", tpu(1)))
     (order,) = resizes(site)
@@ -129,7 +135,7 @@ def test_parts_of_units_are_counted_by_what_they_take_of_the_memory() -> None:
 def test_a_limit_to_its_cost_counts_what_it_held_at_each_time() -> None:
     site = Site(slices(2, price=1.0))
     site.obey()
-    site.submit(demand("e", elastic(1, 2), limits=Limits(cost=64.0)), demand("x", tpu(1)))
+    site.submit(job(1, 2, limits=Limits(cost=64.0)), demand("x", tpu(1)))
     site.obey()
     assert (groups(site, "e"), site.phase("x")) == (1, "running")
     site.now = 3600.0
@@ -146,7 +152,7 @@ def test_a_limit_to_its_cost_counts_what_it_held_at_each_time() -> None:
 def test_a_unit_that_will_be_taken_away_is_left_where_enough_remains() -> None:
     site = Site(slices(3))
     site.obey()
-    site.submit(demand("e", elastic(1, 2)), demand("other", tpu(1)))
+    site.submit(job(1, 2), demand("other", tpu(1)))
     site.obey()
     site.tell(ev.DrainNoticed(0.0, "v6e-0", 1, 30.0))
     (order,) = resizes(site)
@@ -160,8 +166,32 @@ def test_a_unit_that_cannot_be_spared_or_left_in_time_ends_the_attempt() -> None
     for least, deadline in ((2, 30.0), (1, 4.0)):
         site = Site(slices(2))
         site.obey()
-        site.submit(demand("e", elastic(least, 2)))
+        site.submit(job(least, 2))
         site.obey()
         site.tell(ev.DrainNoticed(0.0, "v6e-0", 1, deadline))
         assert not resizes(site) and site.phase("e") == "stopping"
         assert site.state.workloads["e"].stop_cause == "infrastructure"
+
+
+def test_work_that_begins_anew_for_every_size_is_not_grown_again_for_a_while() -> None:
+    site = Site(slices(4))
+    site.obey()
+    site.submit(demand("rigid", tpu(2)), demand("e", elastic(1, 4)))
+    site.obey()
+    site.now = 5.0
+    site.finish("rigid")
+    assert groups(site, "e") == 4, "the first growth is at once"
+    for number in range(2):
+        site.now += 10.0
+        site.submit(demand(f"short{number}", tpu(1)))
+        site.obey()
+        assert groups(site, "e") == 3 - number
+    shrunk = site.now
+    for number in range(2):
+        site.now += 10.0
+        site.finish(f"short{number}")
+    assert groups(site, "e") == 2 and site.state.wake_at == shrunk + CALM
+    site.now = shrunk + CALM
+    site.tell(ev.Woke(site.now))
+    site.obey()
+    assert groups(site, "e") == 4

@@ -254,7 +254,7 @@ def test_units_of_a_demand_that_gave_up_go_back_at_once() -> None:
 def test_elastic_work_takes_what_is_free_and_gives_it_back_in_whole_groups() -> None:
     site = site_of(slices(4))
     elastic = dataclasses.replace(tpu(1), minimum=1, maximum=4)
-    site.submit(demand("e", elastic))
+    site.submit(dataclasses.replace(demand("e", elastic), kind="job"))
     site.obey()
     assert len(site.state.workloads["e"].attempts[0].grants) == 4
     site.submit(demand("other", tpu(2)))

@@ -191,6 +191,8 @@ class Scheduler:
             queues.patience_over(book, workload)
         elif workload.load_low_since is not None:
             elastic.steady(book, workload)
+        else:
+            elastic.calm(book, workload)
         book.schedule(workload)
 
     def _wake(self) -> None:
@@ -213,6 +215,8 @@ def schedule(book: Book, workload: WorkloadState) -> None:
             times.extend(fallback.opens_at(workload, book.class_of(workload.demand).never))
     if workload.load_low_since is not None:
         times.append(workload.load_low_since + elastic.STEADY)
+    if workload.key in book.flexible and workload.attempts:
+        times.append(elastic.calm_until(workload))
     book.timers.set(("workload", workload.key), min((time for time in times if time > now), default=None))
 
 

@@ -2,11 +2,13 @@
 
 An elastic option starts with as many groups as are free, at least its minimum. It grows into what nobody waits for, and
 gives groups back when somebody is blocked who is of no lower priority, if that is enough to let them start: first who
-has the most beyond the minimum. Where one machine plays the fleet, its memory counts like units. A serving workload
-is as large as its load asks for (`LoadReported`, in groups): it grows at once, and shrinks when the load has been lower
-for `STEADY` seconds. Groups are told to leave first, and are free when the backend says that they are left
-(`AttemptResized`), so use never exceeds what there is and nothing is taken from under running code. A unit that the
-provider will take away is left in the same way, where enough of the attempt remains.
+has the most beyond the minimum. Where one machine plays the fleet, its memory counts like units. A serving workload is
+as large as its load asks for (`LoadReported`, in groups): it grows at once, and shrinks when the load has been lower
+for `STEADY` seconds. Work that begins anew when its size changes is grown at once only the first time, and then no
+sooner than `CALM` seconds after the last change: what comes free for a moment is not worth a restart. Groups are told
+to leave first, and are free when the backend says that they are left (`AttemptResized`), so use never exceeds what
+there is and nothing is taken from under running code. A unit that the provider will take away is left in the same way,
+where enough of the attempt remains.
 """
 
 from __future__ import annotations
@@ -30,6 +32,12 @@ GRACE = 30.0
 MARGIN = 5.0
 """Seconds before a unit is taken away by which its hosts have to be left."""
 
+CALM = 600.0
+"""Seconds after a change of size before work that begins anew for it is grown again."""
+
+GOES_ON = ("job", "cluster", "serve")
+"""Kinds that go on when their size changes."""
+
 STEADY = 300.0
 """Seconds that a lower load must last before a serving workload is shrunk."""
 
@@ -50,6 +58,18 @@ def wanted(workload: WorkloadState, option: Option) -> int:
     if workload.demand.kind != "serve":
         return most
     return least if workload.load is None else max(least, min(most, ceil(workload.load)))
+
+
+def calm_until(workload: WorkloadState) -> float:
+    """When a live workload may be grown again."""
+    changed = workload.attempts[-1].settled_at
+    return 0.0 if changed is None or workload.demand.kind in GOES_ON else changed + CALM
+
+
+def calm(book: Book, workload: WorkloadState) -> None:
+    """A live workload may be grown again: what is free is offered to it."""
+    if workload.key in book.flexible and book.state.now >= calm_until(workload):
+        book.dirty.update(dict.fromkeys(lane for lane, _ in book.by_lane(workload.attempts[-1].grants)))
 
 
 def widened(
@@ -96,6 +116,8 @@ def grow(book: Book, lane: Lane) -> None:
     if book.claim is not None:
         return
     for workload in list(flexible(book, lane)):
+        if book.state.now < calm_until(workload):
+            continue
         attempt, option = workload.attempts[-1], option_of(workload)
         part, have = option.parts[0], groups(attempt)
         found = book.class_of(workload.demand)

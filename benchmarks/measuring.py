@@ -1,0 +1,28 @@
+"""What several benchmarks need: a process of one's own, the memory that it took, and what it ran on."""
+
+from __future__ import annotations
+
+import json
+import platform
+import resource
+import subprocess
+import sys
+from typing import Any
+
+MEBIBYTE = 2**20
+
+
+def alone(module: str, *arguments: str) -> Any:
+    """What `python -m module arguments` prints as JSON, run in a process of its own. Raises CalledProcessError."""
+    command = [sys.executable, "-m", module, *arguments]
+    return json.loads(subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout)
+
+
+def peak_mib() -> float:
+    """The most memory (MiB) that this process has held."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1024 if sys.platform == "linux" else 1) / MEBIBYTE
+
+
+def interpreter() -> str:
+    """The interpreter: its version alone says little, as builds of one version differ in speed by a third."""
+    return f"{platform.python_implementation()} {platform.python_version()} ({', '.join(platform.python_build())})"
