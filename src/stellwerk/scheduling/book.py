@@ -27,16 +27,16 @@ Hook = Callable[["Book", WorkloadState], None]
 
 
 class Book(Parking):
-    """State and indexes of one scheduler; `out` collects the orders of the event that is being handled, `over`
-    the workloads that ended by it."""
+    """State and indexes of one scheduler. `out` collects the orders of the event that is being handled: a list of its
+    own for each, by which the event is known too. `over` are the workloads that ended by the event `over_by`."""
 
     def __init__(self, state: State, schedule: Hook, settle: Hook) -> None:
         """`schedule` sets the next time of a workload, `settle` sees to the units that were made for one."""
         self.state = state
         self.out: list[Command] = []
         self.over: list[WorkloadState] = []
+        self.over_by = self.out
         self.forget = False
-        self.turn = 0
         self.serving: Lane | None = None
         self.schedule_hook, self.settle_hook = schedule, settle
         self.rebuild()
@@ -484,6 +484,8 @@ class Book(Parking):
 
     def ended(self, workload: WorkloadState) -> None:
         """A workload is over: nothing is to be remembered for it."""
+        if self.over_by is not self.out:
+            self.over, self.over_by = [], self.out
         self.over.append(workload)
         if self.timers.due or self.meant:
             self.timers.set(("workload", workload.key), None)

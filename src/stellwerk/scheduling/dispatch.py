@@ -38,6 +38,10 @@ def arrived(book: Book, workload: WorkloadState) -> None:
         return
     book.enter(workload)
     demand, lanes = workload.demand, found.shape.lanes
+    if found.quick is not None and demand.limits is NO_LIMITS:  # nobody passes, and nothing is timed
+        if (top := lanes[0].top()) is not None and top[5] is workload:
+            book.dirty[lanes[0]] = None
+        return
     if demand.limits is not NO_LIMITS or len(demand.options) > 1 or found.skips or found.account.quota:
         if len(demand.options) > 1:
             fallback.leave_cooling(book, workload)

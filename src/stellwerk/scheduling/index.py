@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from heapq import heapify, heappop, heappush
 
+from stellwerk.scheduling.commands import Command
 from stellwerk.scheduling.model import Grant, Option, Pool, Queue, Reason
 from stellwerk.scheduling.order import Entry, Order
 from stellwerk.scheduling.placement.counts import CountIndex
@@ -83,11 +84,12 @@ class Lane:
 
 
 class Reservation:
-    """Units `mask` of a lane are kept for the workload `holder` from `at` on; made in the turn `turn`."""
+    """Units `mask` of a lane are kept for the workload `holder` from `at` on; made for the event whose orders are in
+    `turn`."""
 
     __slots__ = ("at", "holder", "mask", "turn")
 
-    def __init__(self, holder: WorkloadState, forecast: Forecast, turn: int) -> None:
+    def __init__(self, holder: WorkloadState, forecast: Forecast, turn: list[Command]) -> None:
         self.holder, self.at, self.mask, self.turn = holder, forecast.at, forecast.mask, turn
 
 

@@ -140,7 +140,7 @@ def _promises(book: Book) -> Iterator[str]:
         blocked = lane.blocked
         if (
             blocked is None
-            or blocked.turn != book.turn
+            or blocked.turn is not book.out
             or blocked.at == INF
             or blocked.holder.promise != blocked.at
             or blocked.holder.phase != "waiting"

@@ -71,9 +71,6 @@ class Scheduler:
         book, state = self.book, self.state
         out: list[Command] = []
         book.out = out
-        book.turn += 1
-        if book.over:
-            book.over = []
         if event.at > state.now:
             state.now = event.at
         FOLD[type(event)](book, event)
@@ -112,7 +109,8 @@ class Scheduler:
     @property
     def over(self) -> list[WorkloadState]:
         """The workloads that ended by the last event, in the order they did."""
-        return self.book.over
+        book = self.book
+        return book.over if book.over_by is book.out else []
 
     def reasons(self, key: str) -> tuple[tuple[Reason, ...], ...]:
         """Why a waiting workload has not been granted each of its options, as of now; () when it does not wait."""

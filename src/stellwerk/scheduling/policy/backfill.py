@@ -67,7 +67,7 @@ def promised(book: Book, lane: Lane) -> Reservation | None:
     if top is None:
         return None
     blocked = lane.blocked
-    if blocked is None or blocked.turn != book.turn or blocked.holder.order != top[3]:
+    if blocked is None or blocked.turn is not book.out or blocked.holder.order != top[3]:
         before, blocked = blocked, reserved_for(book, lane, top)
         lane.blocked = blocked
         if lane is not book.serving and (before is None or (before.at, before.mask) != (blocked.at, blocked.mask)):
@@ -86,7 +86,7 @@ def reserved_for(book: Book, lane: Lane, top: Entry) -> Reservation:
     """A reservation for the first of the class that is on top of a lane, as of now."""
     first = top[4].line.first()
     assert first is not None
-    return Reservation(first, _forecast(book, lane, top[4], first), book.turn)
+    return Reservation(first, _forecast(book, lane, top[4], first), book.out)
 
 
 def _forecast(book: Book, lane: Lane, found: WaitClass, first: WorkloadState) -> Forecast:
