@@ -9,7 +9,7 @@ before it lowers it, until `GOAL` of them come in time (quantile tracking: Angel
 
 That presumes errors that do not depend on each other, and those of work submitted together do: a thousand jobs of one
 user are all shorter than expected, or none. So what was said within one `SPELL` of waits of one size (by powers of two)
-counts as one forecast, the worst of them.
+counts as one forecast, the worst of them, and the n-th start of a spell moves the margin by a n-th.
 
 Limits: a forecast is judged when its workload starts, so what waits for long is learnt from late. While fewer than
 `LEAST` are judged the bound is `UNSURE` times the p50. A bound is never earlier than that of the drawn futures.
@@ -29,7 +29,7 @@ SPELL = 3600.0
 
 RATE = 0.02
 MARGIN = (-0.5, 1.0)
-"""How far one start moves the margin, and its limits."""
+"""How far the first start of a spell moves the margin, and its limits."""
 
 ROUND = 60.0
 """Seconds below which errors do not count in proportion."""
@@ -43,6 +43,7 @@ class Calibration:
 
     def __init__(self) -> None:
         self._known: dict[_Key, _Entry] = {}
+        self._starts: dict[_Key, int] = {}
         self._by_size: list[_Entry] = []
         self._margin = 0.0
 
@@ -55,6 +56,7 @@ class Calibration:
         """A record of its own with the same content."""
         made = Calibration()
         made._known, made._by_size, made._margin = dict(self._known), list(self._by_size), self._margin
+        made._starts = dict(self._starts)
         return made
 
     def note(self, at: float, said: float, bound: float, came: float) -> None:
@@ -62,17 +64,19 @@ class Calibration:
         size = _size(said)
         key = int(at // SPELL), frexp(max(0.0, said) + ROUND)[1]
         before, entry = self._known.get(key), (size, _size(came) - size, key)
-        if before is None:
-            step = RATE * (GOAL if came > bound else GOAL - 1.0)
-            self._margin = min(MARGIN[1], max(MARGIN[0], self._margin + step))
-        elif before[1] >= entry[1]:
-            return
-        else:
+        self._starts[key] = count = self._starts.get(key, 0) + 1
+        step = RATE / count * (GOAL if came > bound else GOAL - 1.0)
+        self._margin = min(MARGIN[1], max(MARGIN[0], self._margin + step))
+        if before is not None:
+            if before[1] >= entry[1]:
+                return
             self._forget(key)
         self._known[key] = entry
         insort(self._by_size, entry)
         if len(self._known) > MOST:
-            self._forget(next(iter(self._known)))
+            oldest = next(iter(self._known))
+            self._forget(oldest)
+            del self._starts[oldest]
 
     def bound(self, p50: float, p90: float) -> float:
         """A wait (s) in which nine tenths of such workloads start, for one that was drawn to wait p50 and p90."""
