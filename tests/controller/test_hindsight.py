@@ -93,16 +93,16 @@ def test_a_damaged_file_is_read_as_far_as_it_can_be(tmp_path: Path, caplog: pyte
     file = tmp_path / "forecasts.jsonl"
     late(Hindsight(file), MOST + 20, 2.0)
     with file.open("a") as writer:
-        writer.write('{"a": 1}\n[1, 2\nnothing\n[1, 2, 3]\n')
+        writer.write('{"a": 1}\n[1, 2\nnothing\n[1, 2, 3]\n[1, 2, 3, NaN]\n[1, 2, 3, 1e400]\n')
     found = Hindsight(file)
-    assert found.calibration.ready and len(caplog.messages) == 4
+    assert found.calibration.ready and len(caplog.messages) == 6
     assert len(file.read_text().splitlines()) == MOST
     file.write_bytes(b"\xff\xfe")
     assert not Hindsight(file).calibration.ready
     file.unlink()
     file.mkdir()
     late(Hindsight(file), 1, 2.0)
-    assert "could not be written down" in caplog.messages[-1]
+    assert "could not be written" in caplog.messages[-1]
 
 
 def test_a_controller_learns_from_what_it_told(tmp_path: Path) -> None:

@@ -13,8 +13,10 @@ from __future__ import annotations
 import json
 import logging
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import replace
+from math import isfinite
 from pathlib import Path
 
 from stellwerk.controller.home import write_file
@@ -66,16 +68,14 @@ class Hindsight:
         for each in lines[-MOST:]:
             self.calibration.note(*each)
         if self._file is not None and len(lines) > MOST:
-            write_file(self._file, "".join(f"{json.dumps(each)}\n" for each in lines[-MOST:]).encode())
+            with _said_if_not(self._file):
+                write_file(self._file, "".join(f"{json.dumps(each)}\n" for each in lines[-MOST:]).encode())
 
     def _write(self, judged: list[_Judged]) -> None:
         if self._file is None or not judged:
             return
-        try:
-            with os.fdopen(os.open(self._file, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600), "a") as writer:
-                writer.writelines(f"{json.dumps(each)}\n" for each in judged)
-        except OSError as error:
-            _logger.warning("what came of forecasts could not be written down: %s", error)
+        with _said_if_not(self._file), open(_opened(self._file), "a") as writer:
+            writer.writelines(f"{json.dumps(each)}\n" for each in judged)
 
 
 def bounded(calibration: Calibration, outlook: Outlook, now: float) -> Outlook:
@@ -85,6 +85,20 @@ def bounded(calibration: Calibration, outlook: Outlook, now: float) -> Outlook:
         return outlook
     bound = now + calibration.bound(start - now, latest - now)
     return replace(outlook, start_p90=bound, finish_p90=None if finish is None else finish + bound - latest)
+
+
+@contextmanager
+def _said_if_not(file: Path) -> Generator[None]:
+    """What is written within this can be done without: a failure is logged."""
+    try:
+        yield
+    except OSError as error:
+        _logger.warning("what came of forecasts could not be written to %s: %s", file, error)
+
+
+def _opened(file: Path) -> int:
+    """A descriptor to append to a file of its owner."""
+    return os.open(file, os.O_CREAT | os.O_APPEND | os.O_WRONLY, 0o600)
 
 
 def _lines(file: Path) -> Iterator[_Judged]:
@@ -98,6 +112,8 @@ def _lines(file: Path) -> Iterator[_Judged]:
     for line in text.splitlines():
         try:
             at, said, bound, came = map(float, json.loads(line))
+            if not isfinite(at + said + bound + came):
+                raise ValueError(line)
         except (ValueError, TypeError):
             _logger.warning("a line of %s is passed over: it is not what was judged", file)
             continue
