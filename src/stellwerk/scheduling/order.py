@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 Entry = tuple[int, float, float, int, "WaitClass", "WorkloadState"]
 """(minus priority, share used, policy's key, age, class, its first): the smaller is served first."""
 
+INF = float("inf")
 FEW = 16
 """Queues that are compared with each other rather than looked for in the standings."""
 
@@ -58,6 +59,10 @@ class Order(Protocol):
 
     def __iter__(self) -> Iterator[WaitClass]:
         """The classes in order: of each queue and priority at least the first."""
+        ...
+
+    def upto(self, level: float) -> Iterator[WaitClass]:
+        """Those of them whose queue is at that level at most."""
         ...
 
 
@@ -114,6 +119,10 @@ class EntryOrder:
             for child in (2 * position + 1, 2 * position + 2):
                 if child < len(heap):
                     heappush(front, (heap[child], child))
+
+    def upto(self, level: float) -> Iterator[WaitClass]:
+        """All classes: every level is 0."""
+        return iter(self)
 
 
 class Standings:
@@ -224,16 +233,22 @@ class ShareOrder:
 
     def __iter__(self) -> Iterator[WaitClass]:
         """The first class of each queue and priority, in order."""
-        return (entry[4] for entry in self._entries())
+        return self.upto(INF)
 
-    def _entries(self) -> Iterator[Entry]:
+    def upto(self, level: float) -> Iterator[WaitClass]:
+        """Those of them whose queue is at that level at most."""
+        return (entry[4] for entry in self._entries(level))
+
+    def _entries(self, most: float = INF) -> Iterator[Entry]:
         for rank in sorted(self._rows):
-            yield from self._of_rank(self._rows[rank])
+            yield from self._of_rank(self._rows[rank], most)
 
-    def _of_rank(self, rows: dict[Account, Row]) -> Iterator[Entry]:
-        """Queues from the lowest level on; those of one level by what comes first of each."""
+    def _of_rank(self, rows: dict[Account, Row], most: float) -> Iterator[Entry]:
+        """Queues from the lowest level on, up to one; those of one level by what comes first of each."""
         equal: list[Entry] = []
         for account in self._standings.ascending(rows):
+            if account.level > most:
+                break
             if equal and account.level != equal[0][1]:
                 yield from sorted(equal, key=_place)
                 equal.clear()

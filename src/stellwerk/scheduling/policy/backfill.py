@@ -58,7 +58,7 @@ def kept(book: Book, lane: Lane, found: WaitClass, workload: WorkloadState, opti
     wait = reserved.at - book.state.now
     if remaining(workload, option) <= wait:
         return 0
-    return EVERYTHING if fairshare.yields(found.account, top[4].account, wait) else reserved.mask
+    return EVERYTHING if found.account.level > fairshare.most(top[4].account, wait) else reserved.mask
 
 
 def promised(book: Book, lane: Lane) -> Reservation | None:
@@ -144,8 +144,6 @@ def _best(
             return None
         long = simple is None or (reserved.at < INF and lane.places.fits(simple[1], reserved.mask))
         window = reserved.at - book.state.now if reserved.at < INF else -1.0
-        if not long and shape.shortest() > window:
-            continue
         passing = _passing(shape, head, window, tried, long=long)
         if passing is not None:
             found, workload = passing
@@ -158,22 +156,37 @@ def _best(
 def _passing(
     shape: Shape, head: WaitClass, window: float, tried: set[WaitClass], *, long: bool
 ) -> tuple[WaitClass, WorkloadState] | None:
-    """The first of a shape that may pass the class `head`, with `long` also for longer than `window` seconds.
+    """The first of a shape that may pass the class `head`, with `long` also for longer than `window` seconds."""
+    most = fairshare.most(head.account, window) if long else -INF
+    first = None
+    if long:
+        asked = (found for found in islice(shape.order.upto(most), DEPTH) if _may(found, head, tried))
+        first = next(((found, workload) for found in asked if (workload := found.line.first()) is not None), None)
+    if most == INF:
+        return first
+    short = _short(shape, head, window, tried)
+    return min((each for each in (first, short) if each is not None), key=_place, default=None)
+
+
+def _short(
+    shape: Shape, head: WaitClass, window: float, tried: set[WaitClass]
+) -> tuple[WaitClass, WorkloadState] | None:
+    """The first of a shape that may pass within `window` seconds.
 
     Where few classes wait, or few are so short, these are compared; else the `DEPTH` first classes are looked at.
     """
-    if not long:
-        few = _short_of_each(shape, window) if len(shape.active) <= FEW else shape.within(window, DEPTH)
-        if few is not None:
-            may = [each for each in few if each[0] is not head and each[0] not in tried and each[0].backfills]
-            return min(may, key=_place, default=None)
-    for found in islice(shape.order, DEPTH):
-        if found is not head and found not in tried and found.backfills:
-            outlasts = long and not fairshare.yields(found.account, head.account, window)
-            workload = found.line.first() if outlasts else found.line.first_within(window)
-            if workload is not None:
-                return found, workload
-    return None
+    if shape.shortest() > window:
+        return None
+    few = _short_of_each(shape, window) if len(shape.active) <= FEW else shape.within(window, DEPTH)
+    if few is not None:
+        return min((each for each in few if _may(each[0], head, tried)), key=_place, default=None)
+    asked = (found for found in islice(shape.order, DEPTH) if _may(found, head, tried))
+    firsts = ((found, found.line.first_within(window)) for found in asked)
+    return next(((found, workload) for found, workload in firsts if workload is not None), None)
+
+
+def _may(found: WaitClass, head: WaitClass, tried: set[WaitClass]) -> bool:
+    return found is not head and found not in tried and found.backfills
 
 
 def _short_of_each(shape: Shape, window: float) -> list[tuple[WaitClass, WorkloadState]]:

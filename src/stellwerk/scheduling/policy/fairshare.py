@@ -33,6 +33,7 @@ HALF_LIFE = 86_400.0
 TICK = HALF_LIFE / 48
 """Seconds between two times that all averages are brought up to date."""
 
+INF = float("inf")
 OVER, SOON = 1.1, 1800.0
 """Who is above so many times the level of the first does not pass it for longer than until its start, if that is so
 many seconds away at most."""
@@ -58,9 +59,9 @@ def last_level(state: State, account: Account) -> float:
     return (share.dominant + share.average) / weight if share is not None else 0.0
 
 
-def yields(account: Account, first: Account, wait: float) -> bool:
-    """Whether work of a queue that outlasts the wait (s) of the first, which is of the queue `first`, waits with it."""
-    return account is not first and account.level > OVER * first.level and wait <= SOON
+def most(first: Account, wait: float) -> float:
+    """The highest level of a queue whose work may outlast the wait (s) of the first, which is of the queue `first`."""
+    return OVER * first.level if wait <= SOON else INF
 
 
 def yields_no_more(account: Account, before: float, lane: Lane, now: float) -> bool:
