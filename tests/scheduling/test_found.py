@@ -200,3 +200,17 @@ def test_who_has_started_is_not_waited_for_any_more_whatever_object_its_limits_a
         site.tell(ev.AttemptEnded(site.now, "first", 1, "succeeded"))
         assert site.phase("second") == "starting"
         assert ("workload", "second") not in site.scheduler.book.timers.due
+
+
+def test_units_are_made_for_those_who_wait_in_the_order_in_which_they_are_served() -> None:
+    """Made in order of age they were counted for the older, who was kept from them by the shorter."""
+    pool = slices(4, minimum=0, maximum=4)
+    site = Site(pool)
+    site.tell(ev.FleetChanged(0.0, Fleet((pool,), policy="sjf")))
+    site.submit(demand("running", tpu(2), runtime=50.0))
+    site.obey()
+    site.submit(demand("longer", tpu(3), runtime=400.0), demand("shorter", tpu(4), runtime=100.0))
+    site.finish("running")
+    assert (site.phase("longer"), site.phase("shorter")) == ("waiting", "running")
+    site.finish("shorter")
+    assert site.phase("longer") == "running"

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from heapq import nsmallest
+from operator import itemgetter
 
 from stellwerk.scheduling import reasons
 from stellwerk.scheduling.book import Book
@@ -93,7 +94,7 @@ def _make_for_waiting(book: Book, lane: Lane) -> int:
     """Order the units that those who wait in this lane lack, in their order; how many units of it they need in
     all."""
     claimed: Counter[Lane] = Counter()
-    for found, workload in waiting_in(lane):
+    for found, workload in waiting_in(book, lane):
         if claimed[lane] >= lane.pool.maximum:
             break
         for index in _to_make(book, found, workload):
@@ -103,11 +104,11 @@ def _make_for_waiting(book: Book, lane: Lane) -> int:
     return claimed[lane]
 
 
-def waiting_in(lane: Lane) -> Iterator[tuple[WaitClass, WorkloadState]]:
-    """The first of those who wait in a lane, in order."""
-    pairs = [(each.rank, each.account.level, w.order, each, w) for each in lane.entered() for w in each.line]
-    for pair in nsmallest(MOST_SERVED, pairs, key=lambda pair: pair[:3]):
-        yield pair[3], pair[4]
+def waiting_in(book: Book, lane: Lane) -> Iterator[tuple[WaitClass, WorkloadState]]:
+    """The first of those who wait in a lane, in the order in which they are served."""
+    places = ((book.place_of(found, workload), found, workload) for found in lane.entered() for workload in found.line)
+    for _, found, workload in nsmallest(MOST_SERVED, places, key=itemgetter(0)):
+        yield found, workload
 
 
 def _to_make(book: Book, found: WaitClass, workload: WorkloadState) -> list[int]:
