@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from world import Queue, Site, demand, gpus, nodes, slices, tpu
 
 from stellwerk.scheduling import Scheduler
+from stellwerk.scheduling import events as ev
 from stellwerk.scheduling.commands import Command
 from stellwerk.scheduling.events import Event
 from stellwerk.scheduling.model import Fleet, Option, Part, PolicyName
@@ -98,6 +99,22 @@ class Watched(Scheduler):
             if found is not None and found.kept:
                 self.promised[key] = min(found.at, self.promised.get(key, found.at))
         return out
+
+
+def test_who_waits_behind_a_part_of_a_unit_is_promised_nothing() -> None:
+    """An early end may give it a unit of its own, which the next was to have."""
+    site = Site(nodes(2))
+    site.tell(ev.FleetChanged(0.0, Fleet((nodes(2),), policy="fifo")))
+    site.obey()
+    whole, part = demand("whole", gpus(8), runtime=10.0), demand("part", gpus(4), runtime=50.0)
+    site.submit(demand("one", gpus(8), runtime=100.0), demand("two", gpus(5), runtime=60.0))
+    site.submit(part, whole)
+    told = [site.scheduler.promise(key) for key in ("part", "whole")]
+    assert [(each.at, each.kept) for each in told if each is not None] == [(60.0, True), (100.0, False)]
+    site.obey()
+    site.now = 50.0
+    site.finish("one")
+    assert (site.phase("part"), site.phase("whole")) == ("running", "waiting")
 
 
 @pytest.mark.parametrize("policy", ["fifo", "backfill", "default"])

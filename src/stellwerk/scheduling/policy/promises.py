@@ -12,7 +12,7 @@ before it by priority, share or age:
 
 * The first of a lane is never started later than it was told (`kept`). Backfill starts only what ends by that time or
   stands on other units (see `policy.backfill`); an end before its time only brings it forward.
-* Where nobody passes (`fifo`, `sjf`) and whole units are asked for, this holds for all of them. For n_1, n_2, ... units
+* Where nobody passes (`fifo`, `sjf`) and all of them ask for whole units, this holds for all. For n_1, n_2, ... units
   in turn the run is a recursion on the sorted times at which units become free: take the n_i earliest, start at the
   latest of them, put back n_i times the end (Kiefer and Wolfowitz, 1955). It is monotone: an earlier end makes no start
   later. For cells an earlier end can place somebody differently, and the next less well, so no more than the first's
@@ -112,12 +112,12 @@ def _run(book: Book, lanes: list[Lane]) -> dict[str, Promise]:
             places[each[2].key] = max(number, places.get(each[2].key, 0))
     run = _Run(book, lanes)
     starts = run.starts(sorted(ahead.values(), key=lambda each: each[0]))
-    passed = book.tracking
-    return {
-        key: Promise(at, places[key], kept=places[key] == 1 or (not passed and _whole(ahead[key][1])))
-        for key, at in starts.items()
-        if places[key] == 1 or not ahead[key][1].account.quota
-    }
+    found, whole = dict[str, Promise](), not book.tracking
+    for key, (_, waits, _) in sorted(ahead.items(), key=lambda each: each[1][0]):
+        whole = whole and _whole(waits)
+        if key in starts and (places[key] == 1 or not waits.account.quota):
+            found[key] = Promise(starts[key], places[key], kept=places[key] == 1 or whole)
+    return found
 
 
 def _whole(found: WaitClass) -> bool:
