@@ -23,13 +23,12 @@ from __future__ import annotations
 
 import argparse
 import gc
-import json
 import sys
 import time
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks.measuring import interpreter
+from benchmarks.measuring import write
 
 from stellwerk.scheduling import Scheduler
 from stellwerk.scheduling.commands import Command, StartAttempt, StopAttempt, WakeAt
@@ -197,10 +196,7 @@ def main() -> int:
     chosen = parser.parse_args()
     results = [middle([run(*case) for _ in range(chosen.repeats)]) for case in CASES]
     print(table(results))
-    chosen.json.parent.mkdir(parents=True, exist_ok=True)
-    chosen.json.write_text(
-        json.dumps({"on": interpreter(), "results": [asdict(each) for each in results]}, indent=1) + "\n"
-    )
+    write(chosen.json, [asdict(each) for each in results])
     for line in missed(results):
         print(line, file=sys.stderr)
     return 1 if missed(results) else 0

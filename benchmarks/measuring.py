@@ -7,6 +7,8 @@ import platform
 import resource
 import subprocess
 import sys
+from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 MEBIBYTE = 2**20
@@ -26,3 +28,9 @@ def peak_mib() -> float:
 def interpreter() -> str:
     """The interpreter: its version alone says little, as builds of one version differ in speed by a third."""
     return f"{platform.python_implementation()} {platform.python_version()} ({', '.join(platform.python_build())})"
+
+
+def write(file: Path, results: Sequence[Any]) -> None:
+    """Write results as JSON, with the interpreter that they were taken on."""
+    file.parent.mkdir(parents=True, exist_ok=True)
+    file.write_text(json.dumps({"on": interpreter(), "results": results}, indent=1) + "\n")

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from benchmarks.measuring import alone, interpreter, peak_mib
+from benchmarks.measuring import alone, peak_mib, write
 
 from stellwerk.scheduling.model import Demand, Fleet, Option, Part, PolicyName, Pool, Queue
 from stellwerk.simulation.driver import Job, Run
@@ -127,10 +127,7 @@ def main() -> int:
         return 0
     results = [separate(policy, chosen.workloads) for policy in chosen.policy]
     print(table(results))
-    chosen.json.parent.mkdir(parents=True, exist_ok=True)
-    chosen.json.write_text(
-        json.dumps({"on": interpreter(), "results": [asdict(each) for each in results]}, indent=1) + "\n"
-    )
+    write(chosen.json, [asdict(each) for each in results])
     return int(any(each.cpu_s > MOST_S or each.unfinished for each in results))
 
 

@@ -25,7 +25,7 @@ from dataclasses import asdict, dataclass
 from heapq import heappop, heappush
 from pathlib import Path
 
-from benchmarks.measuring import alone, interpreter, peak_mib
+from benchmarks.measuring import alone, peak_mib, write
 
 from stellwerk.scheduling import Scheduler
 from stellwerk.scheduling.commands import Command, ProvisionUnit, StartAttempt
@@ -220,10 +220,7 @@ def main() -> int:
     print(table(results))
     grown, logarithm = growth(results)
     print(f"\nThe median grows by {grown:.2f}, log n by {logarithm:.2f}.")
-    chosen.json.parent.mkdir(parents=True, exist_ok=True)
-    chosen.json.write_text(
-        json.dumps({"on": interpreter(), "results": [asdict(each) for each in results]}, indent=1) + "\n"
-    )
+    write(chosen.json, [asdict(each) for each in results])
     chosen.json.with_suffix(".svg").write_text(plot(results) + "\n")
     for line in missed(results):
         print(line, file=sys.stderr)

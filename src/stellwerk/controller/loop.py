@@ -24,6 +24,7 @@ from typing import Any
 from stellwerk.backends.protocol import Backend, Launch
 from stellwerk.controller.clock import Clock, Timer, WallClock
 from stellwerk.controller.feed import Feed
+from stellwerk.controller.hindsight import Hindsight
 from stellwerk.controller.log import Declared, Log
 from stellwerk.controller.outlooks import Outlooks
 from stellwerk.controller.past import Gone, newest
@@ -58,6 +59,7 @@ class Controller:
         self.clock = clock or WallClock()
         self.snapshots = Snapshots(home / "snapshots")
         self._validate = validate
+        self._hindsight = Hindsight(home / "forecasts.jsonl")
         self.reset()
         self.folded = 0
         """The number of the last event that was folded."""
@@ -89,7 +91,7 @@ class Controller:
         self.scheduler = Scheduler(validate=self._validate, state=state)
         self.ledger = Ledger(self.log.past)
         self.feed = Feed(self.home / "workloads")
-        self.outlooks = Outlooks(self.home / "forecasts.jsonl")
+        self.outlooks = Outlooks(self._hindsight)
         self.folds: dict[str, Folded] = {"ledger": self.ledger, "feed": self.feed, "outlooks": self.outlooks}
         """What is folded beside the scheduler's state, by its name in snapshots."""
         self._ended: list[WorkloadState] = []

@@ -15,7 +15,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
 
 from stellwerk.controller.hindsight import Hindsight, bounded
 from stellwerk.scheduling.events import AttemptEnded, Event, Submitted, Woke
@@ -45,11 +44,11 @@ class _Kept:
 
 class Outlooks:
     """What one controller expects; `history` is what it has learnt of durations and arrivals, `hindsight` how good its
-    forecasts were, which it keeps in `file`."""
+    forecasts were."""
 
-    def __init__(self, file: Path | None = None) -> None:
+    def __init__(self, hindsight: Hindsight | None = None) -> None:
         self.history = History()
-        self.hindsight = Hindsight(file)
+        self.hindsight = hindsight or Hindsight()
         self._version = 0
         self._kept: _Kept | None = None
         self._one_at_a_time = asyncio.Lock()

@@ -252,8 +252,7 @@ class Book(Parking):
         """Give `grants` to a waiting workload and order its next attempt. It must still be entered in its line."""
         self.start(workload, found, option, grants)
         if self.tracking or len(workload.attempts) > 1:
-            workload.reasons, workload.promise = (), None
-            workload.stop_cause = workload.stop_for = workload.made_room = None
+            _waited(workload)
         self.granted(workload, found)
 
     def granted(self, workload: WorkloadState, found: WaitClass) -> None:
@@ -310,8 +309,7 @@ class Book(Parking):
 
     def started(self, workload: WorkloadState) -> None:
         """What else follows from a start in the plain case: what held for the time of waiting holds no more."""
-        workload.reasons, workload.promise = (), None
-        workload.stop_cause = workload.stop_for = workload.made_room = None
+        _waited(workload)
         self.schedule_hook(self, workload)
 
     def _occupy(
@@ -466,9 +464,8 @@ class Book(Parking):
         before, now = account.level, self.state.now
         self.standings.move(account, level)
         for lane in account.lanes:
-            if lane is not self.serving and fairshare.yields_no_more(account, before, lane, now):
-                self.dirty[lane] = None
-            if lane.order.moved(account) and lane is not self.serving:
+            moved = lane.order.moved(account)
+            if lane is not self.serving and (moved or fairshare.yields_no_more(account, before, lane, now)):
                 self.dirty[lane] = None
         if self.claim is not None and self.claim[4].account is account:
             self._claim_over(self.claim[4])
@@ -492,3 +489,9 @@ class Book(Parking):
             self.settle(workload)
         if self.forget:
             del self.state.workloads[workload.demand.key]
+
+
+def _waited(workload: WorkloadState) -> None:
+    """What held for the time of waiting holds no more."""
+    workload.reasons, workload.promise = (), None
+    workload.stop_cause = workload.stop_for = workload.made_room = None

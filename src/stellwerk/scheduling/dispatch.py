@@ -38,17 +38,15 @@ def arrived(book: Book, workload: WorkloadState) -> None:
         return
     book.enter(workload)
     demand, lanes = workload.demand, found.shape.lanes
-    if found.quick is not None and demand.limits is NO_LIMITS:  # nobody passes, and nothing is timed
-        if (top := lanes[0].top()) is not None and top[5] is workload:
-            book.dirty[lanes[0]] = None
-        return
+    for lane in lanes:
+        if (top := lane.top()) is not None and top[5] is workload:
+            book.dirty[lane] = None
+    if found.quick is not None and demand.limits is NO_LIMITS:
+        return  # nobody passes, and nothing is timed
     if demand.limits is not NO_LIMITS or len(demand.options) > 1 or found.skips or found.account.quota:
         if len(demand.options) > 1:
             fallback.leave_cooling(book, workload)
         book.schedule(workload)
-    for lane in lanes:
-        if (top := lane.top()) is not None and top[5] is workload:
-            book.dirty[lane] = None
     if found.skips:
         book.dirty.update(dict.fromkeys(lanes))
     if found.backfills and found.parked is None and not any(lane in book.dirty for lane in lanes):

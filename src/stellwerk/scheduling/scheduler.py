@@ -213,7 +213,7 @@ def schedule(book: Book, workload: WorkloadState) -> None:
             times.extend(fallback.opens_at(workload, book.class_of(workload.demand).never))
     if workload.load_low_since is not None:
         times.append(workload.load_low_since + elastic.STEADY)
-    if workload.key in book.flexible and workload.attempts:
+    if workload.key in book.flexible:
         times.append(elastic.calm_until(workload))
     book.timers.set(("workload", workload.key), min((time for time in times if time > now), default=None))
 

@@ -157,11 +157,11 @@ def _passing(
     shape: Shape, head: WaitClass, window: float, tried: set[WaitClass], *, long: bool
 ) -> tuple[WaitClass, WorkloadState] | None:
     """The first of a shape that may pass the class `head`, with `long` also for longer than `window` seconds."""
-    most = fairshare.most(head.account, window) if long else -INF
-    first = None
-    if long:
-        asked = (found for found in islice(shape.order.upto(most), DEPTH) if _may(found, head, tried))
-        first = next(((found, workload) for found in asked if (workload := found.line.first()) is not None), None)
+    if not long:
+        return _short(shape, head, window, tried)
+    most = fairshare.most(head.account, window)
+    asked = (found for found in islice(shape.order.upto(most), DEPTH) if _may(found, head, tried))
+    first = next(((found, workload) for found in asked if (workload := found.line.first()) is not None), None)
     if most == INF:
         return first
     short = _short(shape, head, window, tried)
