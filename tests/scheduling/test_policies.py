@@ -12,6 +12,7 @@ from stellwerk.scheduling.commands import ProvisionUnit, ReleaseUnit, ResizeAtte
 from stellwerk.scheduling.forecast import History, forecast
 from stellwerk.scheduling.model import Demand, Fleet, Layout, Option, Part, PolicyName, Pool
 from stellwerk.scheduling.policy import rules
+from stellwerk.scheduling.policy.queues import PATIENCE
 
 
 def site_of(
@@ -146,6 +147,20 @@ def test_a_queue_that_does_not_lend_keeps_its_quota_free() -> None:
     site = site_of(nodes(2), queues=queues)
     site.submit(*(timed(key, 8, 1000.0, queue="a") for key in ("a1", "a2")))
     assert (site.phase("a2"), site.codes("a2")) == ("waiting", [["quota"]])
+
+
+def test_nobody_waits_for_one_that_its_queue_can_never_hold_any_more() -> None:
+    site = Site(nodes(2), queues=(Queue("a", (("h100", 16),)),))
+    site.obey()
+    site.submit(demand("large", gpus(16), queue="a", retries=1))
+    site.obey()
+    site.tell(ev.FleetChanged(site.now, Fleet(site.state.fleet.pools, (Queue("a", (("h100", 8),)),))))
+    site.finish("large", "failed", "user-error")
+    assert site.codes("large") == [["impossible"]]
+    site.pass_time(10 * PATIENCE)
+    site.submit(demand("small", gpus(8), queue="a"))
+    site.obey()
+    assert site.phase("small") == "running"
 
 
 def test_queues_are_served_by_the_share_they_use_over_their_weight() -> None:

@@ -111,15 +111,16 @@ def _within_quota(book: Book) -> Iterator[str]:
 
 
 def _no_circle(book: Book) -> Iterator[str]:
-    """5: where a cohort holds nothing at all, quota does not hold back everybody in it who waits."""
+    """5: where a cohort holds nothing at all, quota does not hold back everybody in it who waits and could ever run."""
     for cohort in dict.fromkeys(account.cohort for account in book.accounts.values()):
         if not cohort.parked or any(any(account.held.values()) for account in cohort.accounts):
             continue
         waiting = [found for account in cohort.accounts for found in (*account.classes, *account.parked)]
         waiting += cohort.parked
-        firsts = ((found, first) for found in waiting if (first := found.line.first()) is not None)
+        possible = [found for found in waiting if None in found.never]
+        firsts = [(found, first) for found in possible if (first := found.line.first()) is not None]
         now = book.state.now
-        if all(queues.held_back(each, first, each.shape.chips[0], now) for each, first in firsts):
+        if firsts and all(queues.held_back(each, first, each.shape.chips[0], now) for each, first in firsts):
             yield f"5: nothing is held, and {[found.line.first() for found in cohort.parked]} wait for each other"
 
 

@@ -77,6 +77,8 @@ class Parking(Units, ABC):
 
     def _may_start(self, found: WaitClass) -> bool:
         """Whether asking a parked class makes sense; owners may also take back what they lent."""
+        if None not in found.never:
+            return False
         return not queues.lacks_loan(found) or (self.preempts and queues.owns(found))
 
     def ask_next(self, lane: Lane) -> None:

@@ -115,6 +115,8 @@ def _kept(found: WaitClass, workload: WorkloadState, accelerator: str, borrows: 
     for other in found.account.cohort.parked:
         if other is found or accelerator not in other.shape.asks or accelerator not in other.account.quota:
             continue
+        if None not in other.never:
+            continue
         if borrows and other.account is not found.account and owns(other):
             if not _behind_its_own(other, accelerator, now):
                 return True
@@ -150,9 +152,9 @@ def borrowed(account: Account, accelerator: str) -> int:
 
 
 def _aged(other: WaitClass, workload: WorkloadState, now: float) -> bool:
-    """Whether a class that waits for quota is not to be passed by `workload`."""
+    """Whether a class that waits for quota, and could ever run, is not to be passed by `workload`."""
     first = other.line.first()
-    if first is None or now - first.waiting_since < PATIENCE:
+    if first is None or now - first.waiting_since < PATIENCE or None not in other.never:
         return False
     return (other.rank, first.order) < (-workload.demand.priority, workload.order)
 
