@@ -25,12 +25,12 @@ import argparse
 import gc
 import sys
 import time
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
 from benchmarks.measuring import write
 
-from stellwerk.scheduling import Scheduler
 from stellwerk.scheduling.commands import Command, StartAttempt, StopAttempt, WakeAt
 from stellwerk.scheduling.events import Event
 from stellwerk.scheduling.model import Demand, Fleet, Option, Part, PolicyName, Pool, Queue
@@ -80,21 +80,19 @@ class Result:
     admissions_per_s: float
 
 
-class Counting(Scheduler):
-    """A scheduler that counts its decisions."""
+class Count:
+    """How often a scheduler was called, and how much it decided."""
 
     calls = decisions = admissions = stops = 0
 
-    def handle(self, event: Event) -> list[Command]:
-        """As `Scheduler.handle`."""
-        out = super().handle(event)
+    def __call__(self, event: Event, orders: Sequence[Command]) -> None:
+        """One call, and the orders that followed."""
         self.calls += 1
-        kinds = [kind for command in out if (kind := type(command)) is not WakeAt]
+        kinds = [kind for command in orders if (kind := type(command)) is not WakeAt]
         if kinds:
             self.decisions += 1
             self.admissions += kinds.count(StartAttempt)
             self.stops += kinds.count(StopAttempt)
-        return out
 
 
 def fleet(policy: PolicyName, preempt: bool) -> Fleet:
@@ -125,11 +123,11 @@ def jobs(estimates: bool, share: float = 1.0) -> list[Job]:
 def run(policy: PolicyName, preempt: bool, estimates: bool, share: float = 1.0) -> Result:
     """One run of the generator."""
     work = jobs(estimates, share)
-    scheduler = Counting(explained=0, forget=True)
+    count = Count()
     gc.collect()
     gc.freeze()
     before = time.process_time()
-    Run(fleet(policy, preempt), work, scheduler=scheduler).run()
+    Run(fleet(policy, preempt), work, observer=count).run()
     spent = time.process_time() - before
     return Result(
         policy,
@@ -138,12 +136,12 @@ def run(policy: PolicyName, preempt: bool, estimates: bool, share: float = 1.0) 
         max((job.end for job in work if job.end is not None), default=0.0),
         len(work),
         sum(job.end is None for job in work),
-        scheduler.stops,
-        scheduler.calls,
-        scheduler.decisions,
+        count.stops,
+        count.calls,
+        count.decisions,
         spent,
-        scheduler.decisions / spent,
-        scheduler.admissions / spent,
+        count.decisions / spent,
+        count.admissions / spent,
     )
 
 

@@ -19,19 +19,19 @@ from stellwerk.controller.submission import Submissions
 from stellwerk.scheduling.calibration import LEAST, SPELL
 from stellwerk.scheduling.forecast import Outlook
 from stellwerk.scheduling.model import Demand
-from stellwerk.scheduling.state import Attempt, State, WorkloadState
+from stellwerk.scheduling.state import State, WorkloadState, attempt_of, workload_of
 
 HOUR = 3600.0
 
 
 def waiting(state: State, key: str, at: float) -> WorkloadState:
-    state.workloads[key] = workload = WorkloadState(Demand(key, key, "job", ()), at, len(state.workloads) + 1, at)
+    state.workloads[key] = workload = workload_of(Demand(key, key, "job", ()), at, len(state.workloads) + 1, at)
     return workload
 
 
 def begin(workload: WorkloadState, at: float) -> None:
     workload.phase = "running"
-    workload.attempts.append(Attempt(1, 0, (), at))
+    workload.attempts.append(attempt_of(1, 0, (), at))
 
 
 def in_an_hour(now: float) -> Outlook:

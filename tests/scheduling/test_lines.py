@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from world import demand, gpus
 
 from stellwerk.scheduling.policy.lines import INF, AgeLine, HeapLine
-from stellwerk.scheduling.state import Attempt, WorkloadState
+from stellwerk.scheduling.state import WorkloadState, attempt_of, workload_of
 
 RUNTIMES = st.sampled_from([1.0, 2.0, 3.0, 5.0, 8.0, INF])
 STEPS = st.lists(
@@ -17,7 +17,7 @@ STEPS = st.lists(
 
 def waiting(order: int) -> WorkloadState:
     """A workload of that age."""
-    return WorkloadState(demand(f"w{order}", gpus(1)), 0.0, order)
+    return workload_of(demand(f"w{order}", gpus(1)), 0.0, order, 0.0)
 
 
 @given(STEPS)
@@ -69,7 +69,7 @@ def test_a_heap_line_serves_by_key_then_age(steps):
         else:
             _, _, workload = known.pop(rng.randrange(len(known)))
             workload.phase = rng.choice(["starting", "ended"])
-            workload.attempts.append(Attempt(1, 0, (), 0.0))
+            workload.attempts.append(attempt_of(1, 0, (), 0.0))
             line.leave(workload)
         known.sort(key=lambda each: each[:2])
         assert line.size == len(known)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -80,25 +81,26 @@ def test_who_waits_for_quota_is_told_nothing() -> None:
     assert site.phase("y") == "waiting" and site.scheduler.promise("y") is None
 
 
-class Watched(Scheduler):
-    """Remembers the least start that was promised to each, and says which were broken."""
+class Watch:
+    """Remembers the least start that a scheduler promised to each, and says which were broken."""
 
-    promised: dict[str, float]
-    broken: list[str]
+    def __init__(self, scheduler: Scheduler) -> None:
+        self.scheduler = scheduler
+        self.promised: dict[str, float] = {}
+        self.broken: list[str] = []
 
-    def handle(self, event: Event) -> list[Command]:
-        out = super().handle(event)
-        now = self.state.now
+    def __call__(self, event: Event, orders: Sequence[Command]) -> None:
+        scheduler = self.scheduler
+        now = scheduler.state.now
         for key, least in list(self.promised.items()):
-            workload = self.state.workloads.get(key)
+            workload = scheduler.state.workloads.get(key)
             if workload is not None and workload.phase == "waiting" and now > least + 1e-6:
                 self.broken.append(f"{key} was promised {least} and waits at {now}")
                 del self.promised[key]
-        for key in self.book.waiting:
-            found = self.promise(key)
+        for key in scheduler.book.waiting:
+            found = scheduler.promise(key)
             if found is not None and found.kept:
                 self.promised[key] = min(found.at, self.promised.get(key, found.at))
-        return out
 
 
 def test_who_waits_behind_a_part_of_a_unit_is_promised_nothing() -> None:
@@ -133,8 +135,7 @@ def test_kept_promises_are_kept(policy: PolicyName, seed: int) -> None:
         work = demand(f"w{number}", option, runtime=duration * rng.choice([1.0, rng.uniform(1, 5)]))
         jobs.append(Job(rng.uniform(0.0, 600.0), work, duration))
     jobs.sort(key=lambda job: job.at)
-    scheduler = Watched(validate=True)
-    scheduler.promised, scheduler.broken = {}, []
-    Run(Fleet((pool,), policy=policy), jobs, scheduler=scheduler).run()
-    assert not scheduler.broken
+    watch = Watch(Scheduler(validate=True))
+    Run(Fleet((pool,), policy=policy), jobs, scheduler=watch.scheduler, observer=watch).run()
+    assert not watch.broken
     assert all(job.end is not None or job.start is None for job in jobs)

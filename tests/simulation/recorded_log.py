@@ -7,28 +7,14 @@ from pathlib import Path
 from typing import Any
 
 from stellwerk.controller.log import Log
-from stellwerk.scheduling.commands import Command
 from stellwerk.scheduling.events import AttemptEnded, AttemptStarted, Event, FleetChanged, Submitted, UnitAppeared
 from stellwerk.scheduling.model import Demand, Fleet, Option, Part, Pool
-from stellwerk.scheduling.scheduler import Scheduler
 from stellwerk.simulation.costs import Costs
 from stellwerk.simulation.driver import Job
 from stellwerk.simulation.traces.log import Recorded
 from stellwerk.simulation.trouble import TroubledWorld
 
 EPOCH = 1_700_000_000.0
-
-
-class Listening(Scheduler):
-    """A scheduler that keeps what it is told."""
-
-    def __init__(self) -> None:
-        super().__init__(explained=0, forget=True)
-        self.heard: list[Event] = []
-
-    def handle(self, event: Event) -> list[Command]:
-        self.heard.append(event)
-        return super().handle(event)
 
 
 def pool(units: int = 1, name: str = "nodes", **more: Any) -> Pool:
@@ -45,10 +31,10 @@ def demand(key: str, chips: int = 4, runtime: float | None = None, **more: Any) 
 def events_of(fleet: Fleet, jobs: Iterable[tuple[float, float, Demand]]) -> tuple[list[Event], dict[str, Job]]:
     """What a controller would have written of (submit, duration, demand), and what became of them."""
     made = [Job(EPOCH + at, wanted, duration) for at, duration, wanted in jobs]
-    scheduler = Listening()
-    world = TroubledWorld(fleet, made, Costs(), scheduler=scheduler)
+    heard: list[Event] = []
+    world = TroubledWorld(fleet, made, Costs(), observer=lambda event, _: heard.append(event))
     world.run()
-    return scheduler.heard, world.jobs
+    return heard, world.jobs
 
 
 def until(events: Sequence[Event], at: float) -> list[Event]:

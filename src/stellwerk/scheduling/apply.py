@@ -15,7 +15,7 @@ from stellwerk.scheduling.book import Book
 from stellwerk.scheduling.dispatch import arrived
 from stellwerk.scheduling.lifecycle import attempt_ended, end, stop
 from stellwerk.scheduling.policy import elastic, fallback, lifetime, provisioning
-from stellwerk.scheduling.state import CoolDown, UnitState, WorkloadState
+from stellwerk.scheduling.state import CoolDown, UnitState, WorkloadState, workload_of
 
 
 def submitted(book: Book, event: ev.Submitted) -> None:
@@ -24,7 +24,7 @@ def submitted(book: Book, event: ev.Submitted) -> None:
     if demand.key in state.workloads:
         return
     state.submissions += 1
-    state.workloads[demand.key] = workload = WorkloadState(demand, state.now, state.submissions, state.now)
+    state.workloads[demand.key] = workload = workload_of(demand, state.now, state.submissions, state.now)
     arrived(book, workload)
 
 

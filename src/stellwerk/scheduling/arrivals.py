@@ -16,7 +16,6 @@ from collections.abc import Iterator
 from typing import Any
 
 from stellwerk.scheduling.events import Submitted
-from stellwerk.scheduling.frozen import twin
 from stellwerk.scheduling.model import Demand
 
 WINDOW = 7 * 86_400.0
@@ -32,9 +31,6 @@ taken for what always happens."""
 
 MARK = "\0"
 """Keys of submissions that only a forecast makes begin with this."""
-
-
-_Demand = twin(Demand)
 
 
 class Arrivals:
@@ -93,7 +89,7 @@ class Arrivals:
 
 def _again(demand: Demand, key: str) -> Demand:
     """The same demand under another key."""
-    made = _Demand(
+    made = Demand(
         key,
         demand.name,
         demand.kind,
@@ -105,5 +101,4 @@ def _again(demand: Demand, key: str) -> Demand:
         demand.retries,
         demand.user,
     )
-    made.__class__ = Demand
     return made

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator
 
 from stellwerk.scheduling.catalogue import Catalogue
 from stellwerk.scheduling.commands import Command, StartAttempt
-from stellwerk.scheduling.frozen import twin
 from stellwerk.scheduling.index import Account, Cohort, Lane, WaitClass, chips_held
 from stellwerk.scheduling.model import NO_LIMITS, Demand, Grant
 from stellwerk.scheduling.order import Entry, EntryOrder, Order, ShareOrder, Standings
@@ -18,10 +17,8 @@ from stellwerk.scheduling.parking import MOST_ASKED, Parking
 from stellwerk.scheduling.placement.index import INF, make
 from stellwerk.scheduling.policy import fairshare, queues
 from stellwerk.scheduling.policy.rules import RULES, Rules, by_share, remaining, rules_for
-from stellwerk.scheduling.state import Attempt, State, WorkloadState
+from stellwerk.scheduling.state import Attempt, State, WorkloadState, attempt_of
 from stellwerk.scheduling.timers import Timers
-
-_Start = twin(StartAttempt)
 
 Hook = Callable[["Book", WorkloadState], None]
 
@@ -80,6 +77,7 @@ class Book(Parking):
         self.chips_total: dict[str, int] = {}
         self.memory = state.fleet.memory
         self.claim: Entry | None = None
+        self.serial = 0
         self.waiting: dict[str, WorkloadState] = {}
         self.members = {name: {} for name in state.pools}
         self.attention, self.meant, self.abandoned = {}, {}, {}
@@ -193,7 +191,8 @@ class Book(Parking):
             return
         level = found.account.level if self.fair else 0.0
         key = 0.0 if found.aged else self.rules_of(found.account).key(first, self.state.now)
-        found.entry = made = (found.rank, level, key, first.order, found, first)
+        found.serial = self.serial = serial = self.serial + 1
+        found.entry = made = (found.rank, level, key, first.order, found, first, serial)
         if found.backfills:
             found.shape.order.put(made, entry, len(found.shape.active))
         for lane in found.shape.lanes:
@@ -203,7 +202,7 @@ class Book(Parking):
             self._claim_over(found)
 
     def _out_of_order(self, found: WaitClass, entry: Entry) -> None:
-        found.entry = None
+        found.entry, found.serial = None, 0
         self._deactivate(found)
         for lane in found.shape.lanes:
             if lane.order.drop(entry) and lane is not self.serving:
@@ -270,7 +269,7 @@ class Book(Parking):
         """As `grant`, for a workload that was never entered in a line."""
         demand, attempts, now = workload.demand, workload.attempts, self.state.now
         key, number = demand.key, len(attempts) + 1
-        attempt = Attempt(number, option, grants, now)
+        attempt = attempt_of(number, option, grants, now)
         attempts.append(attempt)
         expected = INF
         if self.tracking:
@@ -294,8 +293,7 @@ class Book(Parking):
                 self._charge(found.account, demand, option, grants, 1)
         else:
             self._occupy(workload, attempt, grants)
-        order = _Start(key, number, option, grants)
-        order.__class__ = StartAttempt
+        order = StartAttempt(key, number, option, grants)
         self.out.append(order)
         if found.timed or demand.limits is not NO_LIMITS or workload.hold_until:
             self.schedule_hook(self, workload)

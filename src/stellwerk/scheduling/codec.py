@@ -12,6 +12,8 @@ import json
 from functools import cache
 from typing import TYPE_CHECKING, Any, TypeVar, get_args
 
+from stellwerk.scheduling import events, model, state
+from stellwerk.scheduling.compiled import complete
 from stellwerk.scheduling.events import Event
 from stellwerk.scheduling.state import State
 
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 _NEEDED = object()
+for _module in (model, events, state):
+    complete(_module)
 _EVENTS: dict[str, type[Any]] = {kind.__name__: kind for kind in get_args(Event)}
 
 

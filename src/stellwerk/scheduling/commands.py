@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from stellwerk.scheduling.model import Cause, Grant
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(init=False, slots=True, unsafe_hash=True)
 class StartAttempt:
     """Run attempt `attempt` of a workload, with option number `option`, on exactly these grants."""
 
@@ -21,6 +21,9 @@ class StartAttempt:
     attempt: int
     option: int
     grants: tuple[Grant, ...]
+
+    def __init__(self, workload: str, attempt: int, option: int, grants: tuple[Grant, ...]) -> None:
+        self.workload, self.attempt, self.option, self.grants = workload, attempt, option, grants
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,7 @@ from stellwerk.scheduling.model import Demand, Option, Part, Pool, Reason
 from stellwerk.scheduling.placement.index import INF
 from stellwerk.scheduling.placement.units import serves, units_for
 from stellwerk.scheduling.policy import backfill, provisioning
-from stellwerk.scheduling.state import State, WorkloadState
+from stellwerk.scheduling.state import State, WorkloadState, workload_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +37,7 @@ class Verdict:
 def judge(book: Book, demand: Demand, at: float) -> list[Verdict]:
     """Judge every option of `demand` as if it were submitted now; nothing is changed."""
     found = book.class_of(demand)
-    workload = WorkloadState(demand, at, book.state.submissions + 1, waiting_since=book.state.now)
+    workload = workload_of(demand, at, book.state.submissions + 1, book.state.now)
     return [_judge(book, found, workload, index, at) for index in range(len(demand.options))]
 
 

@@ -121,7 +121,7 @@ class DrainNoticed:
     deadline: float
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)
 class AttemptEnded:
     """An attempt is over and everything it ran is gone.
 

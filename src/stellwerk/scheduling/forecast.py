@@ -19,8 +19,7 @@ from __future__ import annotations
 import random
 from collections import Counter
 from collections.abc import Collection, Iterable, Iterator
-from copy import copy
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from heapq import heappop, heappush
 
 from stellwerk.scheduling import commands as cmd
@@ -155,7 +154,7 @@ def front_of(scheduler: Scheduler, most: int | None) -> tuple[State, Front]:
             members.sort(key=lambda workload: workload.order)
             front.update((workload.key, number) for workload in members[:each])
             dropped.update(workload.key for workload in members[each:] if workload.key not in needed)
-    made = copy(state)
+    made = replace(state)
     made.workloads = {key: workload for key, workload in state.workloads.items() if key not in dropped}
     return made, front
 

@@ -193,6 +193,7 @@ class WaitClass:
         "quick",
         "quotas",
         "rank",
+        "serial",
         "shape",
         "skips",
         "timed",
@@ -205,6 +206,7 @@ class WaitClass:
         self.plain: tuple[Lane, Need] | None = None
         self.quick: Quick | None = None
         self.entry: Entry | None = None
+        self.serial = 0
         self.parked: str | None = None
         self.never: tuple[Reason | None, ...] = shape.never
         self.quotas: tuple[Quota, ...] = tuple(

@@ -22,8 +22,9 @@ if TYPE_CHECKING:
     from stellwerk.scheduling.index import Account, WaitClass
     from stellwerk.scheduling.state import WorkloadState
 
-Entry = tuple[int, float, float, int, "WaitClass", "WorkloadState"]
-"""(minus priority, share used, policy's key, age, class, its first): the smaller is served first."""
+Entry = tuple[int, float, float, int, "WaitClass", "WorkloadState", int]
+"""(minus priority, share used, policy's key, age, class, its first, serial): the smaller is served first. The serial
+numbers the entries; an entry holds while its class has the same (`WaitClass.serial`)."""
 
 INF = float("inf")
 FEW = 16
@@ -77,18 +78,18 @@ class EntryOrder:
     def put(self, entry: Entry, before: Entry | None, classes: int) -> bool:
         """A class has a new place."""
         heap = self._heap
-        if heap and heap[0] is before:
+        if before is not None and heap and heap[0][6] == before[6]:
             heapreplace(heap, entry)
             return True
         heappush(heap, entry)
         if len(heap) > 64 + 4 * classes:
-            heap[:] = [each for each in heap if each[4].entry is each]
+            heap[:] = [each for each in heap if each[4].serial == each[6]]
             heapify(heap)
-        return heap[0] is entry
+        return heap[0][6] == entry[6]
 
     def drop(self, entry: Entry) -> bool:
         """A class has no place any more."""
-        return bool(self._heap) and self._heap[0] is entry
+        return bool(self._heap) and self._heap[0][6] == entry[6]
 
     def set_aside(self, entry: Entry) -> None:
         """The first is passed over."""
@@ -99,7 +100,7 @@ class EntryOrder:
         heap = self._heap
         while heap:
             entry = heap[0]
-            if entry[4].entry is entry:
+            if entry[4].serial == entry[6]:
                 return entry
             heappop(heap)
         return None
@@ -114,7 +115,7 @@ class EntryOrder:
         front = [(heap[0], 0)] if self.first() is not None else []
         while front:
             entry, position = heappop(front)
-            if entry[4].entry is entry:
+            if entry[4].serial == entry[6]:
                 yield entry[4]
             for child in (2 * position + 1, 2 * position + 2):
                 if child < len(heap):

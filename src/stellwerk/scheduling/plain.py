@@ -12,17 +12,14 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from stellwerk.scheduling.commands import StartAttempt
-from stellwerk.scheduling.frozen import twin
 from stellwerk.scheduling.model import NO_LIMITS
-from stellwerk.scheduling.state import Attempt
+from stellwerk.scheduling.state import attempt_of
 
 if TYPE_CHECKING:
     from stellwerk.scheduling.book import Book
     from stellwerk.scheduling.events import AttemptEnded
     from stellwerk.scheduling.index import Quick
-    from stellwerk.scheduling.state import WorkloadState
-
-_Start = twin(StartAttempt)
+    from stellwerk.scheduling.state import Attempt, WorkloadState
 
 
 def start(book: Book, workload: WorkloadState, quick: Quick) -> bool:
@@ -34,11 +31,10 @@ def start(book: Book, workload: WorkloadState, quick: Quick) -> bool:
     unit, grants = taken
     demand, attempts = workload.demand, workload.attempts
     key, number = demand.key, len(attempts) + 1
-    attempts.append(Attempt(number, 0, grants, book.state.now))
+    attempts.append(attempt_of(number, 0, grants, book.state.now))
     workload.phase = "starting"
     unit.held[key] = need.cell
-    order = _Start(key, number, 0, grants)
-    order.__class__ = StartAttempt
+    order = StartAttempt(key, number, 0, grants)
     book.out.append(order)
     if number > 1 or demand.limits is not NO_LIMITS:
         book.started(workload)

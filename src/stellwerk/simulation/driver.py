@@ -33,12 +33,10 @@ from stellwerk.scheduling.events import (
     UnitGone,
     Woke,
 )
-from stellwerk.scheduling.frozen import twin
 from stellwerk.scheduling.model import Demand, Fleet
 from stellwerk.scheduling.scheduler import Scheduler
 
 _END, _UNIT = 0, 1
-_Ended = twin(AttemptEnded)
 INF = float("inf")
 Observer = Callable[[Event, Sequence[Command]], None]
 
@@ -77,16 +75,17 @@ class Run:
         *,
         restart: Callable[[int], float] = no_cost,
         scheduler: Scheduler | None = None,
+        observer: Observer | None = None,
     ) -> None:
-        """`restart` is what a resumed attempt of so many chips loses (s)."""
+        """`restart` is what a resumed attempt of so many chips loses (s); `observer` is told of every event with the
+        orders that followed, before they are carried out."""
         self.scheduler = scheduler or Scheduler(explained=0, forget=True)
         self.jobs = {job.demand.key: job for job in jobs}
         self.submissions: list[Event] = [Submitted(job.at, job.demand) for job in jobs]
         self.now = jobs[0].at if jobs else 0.0
         self.preemptions: int = 0
         self.events = 0
-        self.observer: Observer | None = None
-        """Told of every event of `run` with the orders that followed, before they are carried out."""
+        self.observer = observer
         self._restart = restart
         self._heap: list[tuple[float, int, int, str, int]] = []
         self._sequence = count()
@@ -215,8 +214,7 @@ class Run:
         now = self.now
         job.end = now
         job.busy += now - job.began
-        event = _Ended(now, key, number, "succeeded")
-        event.__class__ = AttemptEnded
+        event = AttemptEnded(now, key, number, "succeeded")
         return event
 
     def _provision(self, command: ProvisionUnit | RecycleUnit) -> None:

@@ -36,7 +36,7 @@ from stellwerk.scheduling.events import (
 from stellwerk.scheduling.model import Fleet
 from stellwerk.scheduling.scheduler import Scheduler
 from stellwerk.simulation.costs import Costs
-from stellwerk.simulation.driver import INF, Job
+from stellwerk.simulation.driver import INF, Job, Observer
 from stellwerk.simulation.failing import Failure, failure_events
 from stellwerk.simulation.failures import Failures
 from stellwerk.simulation.world import UnitSpan, World
@@ -57,6 +57,7 @@ class TroubledWorld(World):
         seed: int = 0,
         explained: int = 0,
         scheduler: Scheduler | None = None,
+        observer: Observer | None = None,
     ) -> None:
         self.costs = costs
         self.failed: dict[str, int] = {}
@@ -67,7 +68,7 @@ class TroubledWorld(World):
         self._rebuilding: dict[str, tuple[str, int, float]] = {}
         self._out_of_stock: set[str] = set()
         self._running = 0
-        super().__init__(fleet, jobs, costs.restart.of, explained, scheduler)
+        super().__init__(fleet, jobs, costs.restart.of, explained, scheduler, observer)
 
     def units(self) -> Iterator[UnitSpan]:
         """What all units were, from when to when."""

@@ -14,7 +14,7 @@ from stellwerk.scheduling.commands import ProvisionUnit, RecycleUnit, StopAttemp
 from stellwerk.scheduling.events import UnitAppeared
 from stellwerk.scheduling.model import Fleet, Grant, Pool
 from stellwerk.scheduling.scheduler import Scheduler
-from stellwerk.simulation.driver import Job, Run
+from stellwerk.simulation.driver import Job, Observer, Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +55,14 @@ class World(Run):
         restart: Callable[[int], float],
         explained: int = 0,
         scheduler: Scheduler | None = None,
+        observer: Observer | None = None,
     ) -> None:
         """`restart` is what a resumed attempt of so many chips loses (s); `explained` as for `Scheduler`."""
         scheduler = scheduler or Scheduler(explained=explained, forget=True)
         self.fleet = fleet
         self.opening = True
         self._stops: dict[tuple[str, int], float] = {}
-        super().__init__(fleet, jobs, restart=restart, scheduler=scheduler)
+        super().__init__(fleet, jobs, restart=restart, scheduler=scheduler, observer=observer)
         self.opening = False
 
     def spans(self) -> Iterator[Span]:

@@ -19,7 +19,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
 
-from stellwerk.scheduling.frozen import twin
 from stellwerk.scheduling.model import Grant, Part, Pool
 from stellwerk.scheduling.placement.index import INF, Forecast, Need
 from stellwerk.scheduling.placement.units import natural, serves, units_for, units_needed
@@ -32,8 +31,6 @@ UNAVAILABLE = -1
 
 MOST_COMPARED = 16
 """Equally full units of which it is looked up which was idle last."""
-
-_Grant = twin(Grant)
 
 Cell = tuple[UnitState, tuple[Grant, ...]]
 """A unit, and the grant of one cell of it."""
@@ -145,12 +142,16 @@ class CountIndex:
         if left == self._chips or not (mask := mask ^ self._bits[rank]):
             return rank
         units, best, compared = self._units, rank, 1
-        since = units[rank].idle_since  # pyright: ignore[reportOptionalMemberAccess]
+        unit = units[rank]
+        assert unit is not None
+        since = unit.idle_since
         while mask and compared < MOST_COMPARED:
             rank = mask.bit_length() - 1
             mask ^= self._bits[rank]
-            if units[rank].idle_since > since:  # pyright: ignore[reportOptionalMemberAccess]
-                best, since = rank, units[rank].idle_since  # pyright: ignore[reportOptionalMemberAccess]
+            unit = units[rank]
+            assert unit is not None
+            if unit.idle_since > since:
+                best, since = rank, unit.idle_since
             compared += 1
         return best
 
@@ -191,8 +192,7 @@ class CountIndex:
         unit = self._units[rank]
         assert unit is not None
         hosts = unit.hosts if chips == unit.chips else max(1, -(-unit.hosts * chips // unit.chips))
-        made = _Grant(need.part.role, group, self.pool.name, unit.name, unit.incarnation, chips, hosts)
-        made.__class__ = Grant
+        made = Grant(need.part.role, group, self.pool.name, unit.name, unit.incarnation, chips, hosts)
         return made
 
     def _shift(self, rank: int, chips: int) -> None:
