@@ -90,8 +90,8 @@ def test_queues_and_policies_are_told() -> None:
     found = views.fleet(scheduler_of(NODES, queues=queues, policy="backfill", preempt=True))
     assert (found["policy"], found["preempt"]) == ("backfill", True)
     a, b = found["queues"]
-    assert (a["cohort"], a["borrow"], a["lend"], a["policy"]) == ("x", 4, False, "sjf")
-    assert (b["cohort"], b["borrow"], b["lend"], b["policy"]) == (None, None, True, None)
+    assert (a["cohort"], a["borrow"], a["lend"], a["policy"]) == ("x", 4, 0, "sjf")
+    assert (b["cohort"], b["borrow"], b["lend"], b["policy"]) == (None, None, None, None)
     assert [column.show(a) for column in _QUEUES][2:] == ["h100 8", "x", "4 chips", "nothing", "sjf"]
     assert [column.show(b) for column in _QUEUES][2:] == ["unlimited", "", "all that is lent", "all", ""]
 

@@ -88,8 +88,8 @@ def test_a_declared_fleet_is_played_by_the_machine() -> None:
     assert [pool.price for pool in fleet.pools] == [2.0, 1.5, 1.46]
     assert (spot.market, spot.chips, philly.chips, philly.idle) == ("spot", 8, 8, 600)
     research, unlimited = fleet.queues
-    assert (research.quota, research.weight, research.borrow, research.lend) == ((("tpu-v6e", 32),), 2, 8, False)
-    assert (unlimited.quota, unlimited.borrow, unlimited.lend) == (None, None, True)
+    assert (research.quota, research.weight, research.borrow, research.lend) == ((("tpu-v6e", 32),), 2, 8, 0)
+    assert (unlimited.quota, unlimited.borrow, unlimited.lend) == (None, None, None)
 
 
 def test_prices_are_list_prices_or_unknown() -> None:

@@ -21,6 +21,7 @@ from stellwerk.controller.log import Log
 from stellwerk.controller.loop import Controller
 from stellwerk.controller.recovery import recover, replay, restore
 from stellwerk.controller.snapshot import Snapshots
+from stellwerk.scheduling.apply import FOLD
 from stellwerk.scheduling.events import FleetChanged, SnapshotTaken, Submitted, Woke
 
 
@@ -280,11 +281,11 @@ def test_one_is_taken_when_it_is_due_and_when_the_controller_is_closed(
     asyncio.run(story())
 
 
-def test_a_controller_that_failed_leaves_no_snapshot(tmp_path: Path) -> None:
+def test_a_controller_that_failed_leaves_no_snapshot(tmp_path: Path, monkeypatch: MonkeyPatch) -> None:
     async def story() -> None:
         controller, backend = await _open(tmp_path, World(FakeClock()))
         _live(controller, backend, 0)
-        controller.scheduler.handle = lambda event: 1 / 0  # type: ignore[method-assign]
+        monkeypatch.setitem(FOLD, Woke, lambda book, event: 1 / 0)
         with raises(ZeroDivisionError):
             controller.report(Woke(0.0))
         await controller.close()

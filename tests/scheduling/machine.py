@@ -116,12 +116,12 @@ def random_queues(rng: random.Random) -> tuple[Queue, ...]:
             (),
             (Queue("a"), Queue("b", (("tpu-v6e", 32),), policy=policy), Queue("c", weight=4.0)),
             (
-                Queue("a", (("h100", 8),), lend=rng.choice([True, 4])),
+                Queue("a", (("h100", 8),), lend=rng.choice([None, 4])),
                 Queue("b", (("h100", 16),), borrow=4, weight=2.0),
                 Queue("c", (("h100", 4), ("tpu-v6e", 16)), cohort=rng.choice(["", "x"])),
             ),
             (
-                Queue("a", (("h100", 16), ("tpu-v6e", 16)), lend=False),
+                Queue("a", (("h100", 16), ("tpu-v6e", 16)), lend=0),
                 Queue("b", (("h100", 8), ("tpu-v6e", 32)), policy=policy),
                 Queue("c", (("h100", 0), ("tpu-v6e", 0), ("tpu-v5p", 128))),
             ),

@@ -143,7 +143,7 @@ def test_a_queue_borrows_what_others_leave_and_gives_it_back() -> None:
 
 
 def test_a_queue_that_does_not_lend_keeps_its_quota_free() -> None:
-    queues = (Queue("a", (("h100", 8),)), Queue("b", (("h100", 8),), lend=False))
+    queues = (Queue("a", (("h100", 8),)), Queue("b", (("h100", 8),), lend=0))
     site = site_of(nodes(2), queues=queues)
     site.submit(*(timed(key, 8, 1000.0, queue="a") for key in ("a1", "a2")))
     assert (site.phase("a2"), site.codes("a2")) == ("waiting", [["quota"]])

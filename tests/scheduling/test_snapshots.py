@@ -93,10 +93,10 @@ def test_who_ended_is_told_once() -> None:
     assert site.scheduler.over == []
 
 
-def test_a_dump_leaves_out_what_is_at_its_default_and_tells_one_from_true() -> None:
-    queues = (Queue("a", (("h100", 8),), lend=True), Queue("b", lend=1), Queue("c", lend=False))
+def test_a_dump_leaves_out_what_is_at_its_default() -> None:
+    queues = (Queue("a", (("h100", 8),), lend=None), Queue("b", lend=1), Queue("c", lend=0))
     text = dump(queues)
-    assert text == '[{"name":"a","quota":[["h100",8]]},{"name":"b","lend":1},{"name":"c","lend":false}]'
-    assert [each.lend for each in load(tuple[Queue, ...], text)] == [True, 1, False]
+    assert text == '[{"name":"a","quota":[["h100",8]]},{"name":"b","lend":1},{"name":"c","lend":0}]'
+    assert [each.lend for each in load(tuple[Queue, ...], text)] == [None, 1, 0]
     with raises(ValueError, match="workloads"):
         load(State, '{"workloads":{"a":{"order":1}}}')

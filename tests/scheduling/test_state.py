@@ -15,7 +15,9 @@ def filled(record: Any) -> Any:
     """The record with something else than its default in every field that has one."""
     for number, field in enumerate(dataclasses.fields(record)):
         if field.default is not dataclasses.MISSING:
-            setattr(record, field.name, f"{field.name} {number}")
+            kinds = {"float": number + 0.5, "int": number + 1, "bool": True, "tuple": (number,)}
+            kind = str(field.type).partition(" ")[0].partition("[")[0]
+            setattr(record, field.name, kinds.get(kind, f"{field.name} {number}"))
     return record
 
 

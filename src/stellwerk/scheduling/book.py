@@ -121,9 +121,8 @@ class Book(Parking):
 
     # Waiting
 
-    def enter(self, workload: WorkloadState) -> WaitClass:
-        """Enter a waiting workload in its line."""
-        found = self.class_of(workload.demand)
+    def enter(self, workload: WorkloadState, found: WaitClass) -> WaitClass:
+        """Enter a waiting workload in the line of its class."""
         self.waiting[workload.demand.key] = workload
         found.shape.waiting += 1
         key = 0.0 if found.aged else self.rules_of(found.account).key(workload, self.state.now)
@@ -135,7 +134,8 @@ class Book(Parking):
         else:
             found.line.push(workload, key, INF)
         entry = found.entry
-        if found.parked is None and (entry is None or (key, workload.order) < entry[2:4]):
+        first = entry is None or key < entry[2] or (key == entry[2] and workload.order < entry[3])
+        if first and found.parked is None:
             self.refresh(found)
         if workload.reclaims:
             found.account.cohort.claimants[workload.key] = found
@@ -153,7 +153,7 @@ class Book(Parking):
         if workload.hold_until > self.state.now:
             self.held[workload.key] = self.waiting[workload.key] = workload
         else:
-            self.ask(self.enter(workload))
+            self.ask(self.enter(workload, self.class_of(workload.demand)))
         self.schedule_hook(self, workload)
 
     def leave(self, workload: WorkloadState) -> None:

@@ -72,15 +72,10 @@ def _lean(value: Any) -> Any:
         fields: dict[str, Any] = {}
         for name, default in _defaults(type(value)):
             content = getattr(value, name)
-            if content is not default and (content != default or _bool(content) != _bool(default)):
+            if content is not default and content != default:
                 fields[name] = content
         return fields
     return _plain(value)
-
-
-def _bool(value: Any) -> bool:
-    """Whether it is True or False, which equal 1 and 0 and mean something else."""
-    return value is True or value is False
 
 
 @cache

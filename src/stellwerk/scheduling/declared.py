@@ -66,13 +66,13 @@ def pool_of(declared: spec.Fleet, pool: spec.Pool) -> Pool:
 
 
 def queue_of(queue: spec.Queue) -> Queue:
-    """A declared queue. To borrow `true` is to borrow all that is lent, `false` is nothing."""
+    """A declared queue. `true` is to borrow all that is lent, and to lend all that is owned; `false` is nothing."""
     return Queue(
         queue.name,
         quota=tuple(sorted(queue.quota.items())) or None,
         weight=queue.weight,
         borrow=None if queue.borrow is True else int(queue.borrow),
-        lend=queue.lend,
+        lend=None if queue.lend is True else int(queue.lend),
         cohort=queue.cohort or "",
         policy=queue.policy,
     )

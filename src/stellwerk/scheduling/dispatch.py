@@ -24,7 +24,7 @@ Answer = Literal["started", "parked", "blocked"]
 
 def arrived(book: Book, workload: WorkloadState) -> None:
     """A new workload: start it at once if nobody comes before it, else enter it in its line and try to let it pass."""
-    found = book.class_of(workload.demand)
+    found = book.catalogue.class_of(workload.demand)
     if (plain := found.plain) is not None and not found.line.size and (not plain[0].classes or plain[0].top() is None):
         if (quick := found.quick) is not None:
             if start(book, workload, quick):
@@ -36,7 +36,7 @@ def arrived(book: Book, workload: WorkloadState) -> None:
         never = found.never[0]
         end_impossible(book, workload, never.message if never else "")
         return
-    book.enter(workload)
+    book.enter(workload, found)
     demand, lanes = workload.demand, found.shape.lanes
     for lane in lanes:
         if (top := lane.top()) is not None and top[5] is workload:

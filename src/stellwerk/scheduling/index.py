@@ -313,6 +313,6 @@ def chips_held(option: Option, grants: tuple[Grant, ...]) -> dict[str, int]:
 
 
 def _lent(queue: Queue | None, quota: int) -> int:
-    if queue is None or queue.lend is True:
+    if queue is None or queue.lend is None:
         return quota
-    return min(quota, int(queue.lend))
+    return min(quota, queue.lend)

@@ -157,14 +157,14 @@ class Queue:
 
     An accelerator that `quota` does not name is not limited. Queues of one `cohort` lend each other what they do not
     use: a queue may hold `borrow` chips more than its quota (`None`: as many as are lent), and of its own it lends
-    all (`True`), none (`False`), or that many chips. `policy` orders the queue's own workloads; `None`: the fleet's.
+    `lend` (`None`: all). `policy` orders the queue's own workloads; `None`: the fleet's.
     """
 
     name: str
     quota: tuple[tuple[str, int], ...] | None = None
     weight: float = 1.0
     borrow: int | None = None
-    lend: bool | int = True
+    lend: int | None = None
     cohort: str = ""
     policy: PolicyName | None = None
 

@@ -32,6 +32,7 @@ from stellwerk.scheduling.events import (
     UnitAppeared,
     UnitGone,
     Woke,
+    success,
 )
 from stellwerk.scheduling.model import Demand, Fleet
 from stellwerk.scheduling.scheduler import Scheduler
@@ -214,8 +215,7 @@ class Run:
         now = self.now
         job.end = now
         job.busy += now - job.began
-        event = AttemptEnded(now, key, number, "succeeded")
-        return event
+        return success(now, key, number)
 
     def _provision(self, command: ProvisionUnit | RecycleUnit) -> None:
         wait = self.scheduler.state.pools[command.pool].provision

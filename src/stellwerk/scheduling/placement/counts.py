@@ -107,10 +107,13 @@ class CountIndex:
     def cut(self, need: Need) -> Cell | None:
         """Take the cell that `fit` would find for `need`, which is a single one; None when there is none."""
         cell, buckets = need.cell, self._buckets
-        mask = next(filter(None, buckets[cell:]), 0)
-        if not mask:
+        left = cell
+        for mask in buckets[cell:]:
+            if mask:
+                break
+            left += 1
+        else:
             return None
-        left = buckets.index(mask, cell)
         rank = mask.bit_length() - 1
         bit = self._bits[rank]
         if bit != mask and left != self._chips:
