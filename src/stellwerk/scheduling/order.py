@@ -153,7 +153,12 @@ class Standings:
         """Those of the queues that are in `accounts`, the lowest level first."""
         if len(accounts) <= FEW:
             return iter(sorted(accounts, key=_standing))
-        return (account for _, _, account in self._order if account in accounts)
+        return self._walk(accounts)
+
+    def _walk(self, accounts: Mapping[Account, object]) -> Iterator[Account]:
+        for _, _, account in self._order:
+            if account in accounts:
+                yield account
 
 
 def _standing(account: Account) -> tuple[float, int]:
@@ -238,7 +243,8 @@ class ShareOrder:
 
     def upto(self, level: float) -> Iterator[WaitClass]:
         """Those of them whose queue is at that level at most."""
-        return (entry[4] for entry in self._entries(level))
+        for entry in self._entries(level):
+            yield entry[4]
 
     def _entries(self, most: float = INF) -> Iterator[Entry]:
         for rank in sorted(self._rows):

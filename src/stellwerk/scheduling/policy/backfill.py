@@ -160,12 +160,19 @@ def _passing(
     if not long:
         return _short(shape, head, window, tried)
     most = fairshare.most(head.account, window)
-    asked = (found for found in islice(shape.order.upto(most), DEPTH) if _may(found, head, tried))
-    first = next(((found, workload) for found in asked if (workload := found.line.first()) is not None), None)
+    first = _first(shape, head, most, tried)
     if most == INF:
         return first
     short = _short(shape, head, window, tried)
     return min((each for each in (first, short) if each is not None), key=_place, default=None)
+
+
+def _first(shape: Shape, head: WaitClass, most: float, tried: set[WaitClass]) -> tuple[WaitClass, WorkloadState] | None:
+    """The first of a shape that may pass, of queues up to the level `most`, among the `DEPTH` first classes."""
+    for found in islice(shape.order.upto(most), DEPTH):
+        if _may(found, head, tried) and (workload := found.line.first()) is not None:
+            return found, workload
+    return None
 
 
 def _short(
@@ -180,9 +187,10 @@ def _short(
     few = _short_of_each(shape, window) if len(shape.active) <= FEW else shape.within(window, DEPTH)
     if few is not None:
         return min((each for each in few if _may(each[0], head, tried)), key=_place, default=None)
-    asked = (found for found in islice(shape.order, DEPTH) if _may(found, head, tried))
-    firsts = ((found, found.line.first_within(window)) for found in asked)
-    return next(((found, workload) for found, workload in firsts if workload is not None), None)
+    for found in islice(shape.order, DEPTH):
+        if _may(found, head, tried) and (workload := found.line.first_within(window)) is not None:
+            return found, workload
+    return None
 
 
 def _may(found: WaitClass, head: WaitClass, tried: set[WaitClass]) -> bool:

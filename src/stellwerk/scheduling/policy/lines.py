@@ -16,6 +16,7 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator
 from heapq import heapify, heappop, heappush
+from itertools import islice
 from typing import Protocol
 
 from stellwerk.scheduling.state import WorkloadState
@@ -197,11 +198,16 @@ class AgeLine:
     def after(self, workload: WorkloadState) -> WorkloadState | None:
         """Who comes after `workload`."""
         position = bisect_left(self._orders, workload.order + 1)
-        return next((item for item in self._items[position:] if item is not None), None)
+        for item in islice(self._items, position, None):
+            if item is not None:
+                return item
+        return None
 
     def __iter__(self) -> Iterator[WorkloadState]:
         """All, in order."""
-        return (item for item in self._items if item is not None)
+        for item in self._items:
+            if item is not None:
+                yield item
 
     def _append(self, position: int, runtime: float) -> None:
         """A new estimate at the end."""
