@@ -11,6 +11,9 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from stellwerk.scheduling import book
+from stellwerk.scheduling.compiled import is_compiled
+
 MEBIBYTE = 2**20
 
 
@@ -26,8 +29,13 @@ def peak_mib() -> float:
 
 
 def interpreter() -> str:
-    """The interpreter: its version alone says little, as builds of one version differ in speed by a third."""
-    return f"{platform.python_implementation()} {platform.python_version()} ({', '.join(platform.python_build())})"
+    """The interpreter, and whether the core was compiled.
+
+    The version alone says little, as builds of one version differ in speed by a third.
+    """
+    core = "compiled core" if is_compiled(book) else "core as written"
+    build = ", ".join(platform.python_build())
+    return f"{platform.python_implementation()} {platform.python_version()} ({build}), {core}"
 
 
 def write(file: Path, results: Sequence[Any]) -> None:

@@ -61,6 +61,7 @@ class Scheduler:
         self.state = state if state is not None else State()
         self.book = Book(self.state, schedule, provisioning.settle)
         self.book.forget = forget
+        self._fold = FOLD
         self._explained = explained
         self._validate = validate
         self._watched = validate or bool(explained)
@@ -73,7 +74,7 @@ class Scheduler:
         book.out = out
         if event.at > state.now:
             state.now = event.at
-        FOLD[type(event)](book, event)
+        self._fold[type(event)](book, event)
         timed = book.timers.due
         if timed and book.timers.any(state.now):
             self._times()

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from heapq import heappop, heappush
-from itertools import count
 
 from stellwerk.scheduling.commands import (
     Command,
@@ -89,7 +88,7 @@ class Run:
         self.observer = observer
         self._restart = restart
         self._heap: list[tuple[float, int, int, str, int]] = []
-        self._sequence = count()
+        self._sequence = 0
         self._starts: list[tuple[StartAttempt, float, float]] = []
         self._wake = INF
         self._pending: list[Event] = []
@@ -193,7 +192,8 @@ class Run:
         else:
             job.cost = self._restart(sum(grant.chips for grant in command.grants))
         job.began, job.attempts, cost = now, number, job.cost
-        heappush(self._heap, (now + cost + job.left, _END, next(self._sequence), key, number))
+        self._sequence = turn = self._sequence + 1
+        heappush(self._heap, (now + cost + job.left, _END, turn, key, number))
         self._starts.append((command, now, cost))
 
     def _stop(self, command: StopAttempt) -> None:
@@ -223,7 +223,8 @@ class Run:
             self._pending.append(UnitAppeared(self.now, command.pool, command.unit, command.incarnation))
             return
         name = f"{command.pool}\0{command.unit}"
-        heappush(self._heap, (self.now + wait, _UNIT, next(self._sequence), name, command.incarnation))
+        self._sequence += 1
+        heappush(self._heap, (self.now + wait, _UNIT, self._sequence, name, command.incarnation))
 
     def _unit(self, name: str, incarnation: int) -> Event:
         pool, unit = name.split("\0")

@@ -182,7 +182,8 @@ class TroubledWorld(World):
         self._history.setdefault(unit, []).append((self.now, phase))
 
     def _push(self, at: float, kind: int, key: str, number: int) -> None:
-        heappush(self._heap, (at, kind, next(self._sequence), key, number))
+        self._sequence += 1
+        heappush(self._heap, (at, kind, self._sequence, key, number))
 
     # Failures
 
