@@ -3,7 +3,7 @@
 `StartAttempt` is answered by `AttemptStarted` and one `AttemptEnded`; `StopAttempt` by `AttemptEnded`; `ResizeAttempt`
 by `AttemptResized`; `ProvisionUnit` and `RecycleUnit` by `UnitAppeared` or `ProvisionRefused`; `ReleaseUnit` by
 `UnitGone`. `WakeAt` is for the driver of the core itself, which answers with `Woke`; a later `WakeAt` replaces an
-earlier one.
+earlier one. They are frozen; `StartAttempt`, of which there is one for every workload, is not held to it.
 """
 
 from __future__ import annotations

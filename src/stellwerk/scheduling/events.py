@@ -1,9 +1,9 @@
 """Facts the core is told, in the past tense, each with its time.
 
-Everything the scheduler knows it learnt from these: its state is a fold over the log of events. They are
-frozen and serialise as they are. An event about an attempt carries the workload's key and the attempt's number,
-and one about a unit carries its incarnation, so that late news of something already replaced is told apart and
-ignored.
+Everything the scheduler knows it learnt from these: its state is a fold over the log of events. They are frozen
+(`AttemptEnded`, of which there is one for every workload, is not held to it) and serialise as they are. An event about
+an attempt carries the workload's key and the attempt's number, and one about a unit carries its incarnation, so that
+late news of something already replaced is told apart and ignored.
 """
 
 from __future__ import annotations

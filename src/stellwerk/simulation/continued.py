@@ -75,16 +75,16 @@ class ContinuedWorld(TroubledWorld):
 
     def run(self, until: float = INF) -> None:
         """Go on until all is done, or only time passes."""
-        position, told, alive = 0, self.submissions, self.now
+        position, told, alive, times = 0, self.submissions, self.now, self._agenda.times
         end = min(until, (told[-1].at if told else self.now) + HORIZON)
         while not self._over(position):
             at_told = told[position].at if position < len(told) else INF
-            at_heap = self._heap[0][0] if self._heap else INF
-            now = min(at_told, at_heap, self._wake)
-            if now == INF or now > end or (at_told == at_heap == INF and now > alive + QUIET):
+            at_agenda = times[0] if times else INF
+            now = min(at_told, at_agenda, self._wake)
+            if now == INF or now > end or (at_told == at_agenda == INF and now > alive + QUIET):
                 return
             self.now = max(self.now, now)
-            if at_heap == now:
+            if at_agenda == now:
                 self._due()
             elif self._wake == now:
                 self._wake = INF
@@ -92,7 +92,7 @@ class ContinuedWorld(TroubledWorld):
             else:
                 self._tell(told[position])
                 position += 1
-            alive = self.now if min(at_told, at_heap) == now else alive
+            alive = self.now if min(at_told, at_agenda) == now else alive
 
     def _open(self, fleet: Fleet) -> None:
         """Take the state up, then tell of the fleet as it is to be from now on."""

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from heapq import heappop, heappush
 
 from stellwerk.scheduling.commands import (
     Command,
@@ -35,6 +34,7 @@ from stellwerk.scheduling.events import (
 )
 from stellwerk.scheduling.model import Demand, Fleet
 from stellwerk.scheduling.scheduler import Scheduler
+from stellwerk.simulation.agenda import Agenda
 
 _END, _UNIT = 0, 1
 INF = float("inf")
@@ -87,8 +87,7 @@ class Run:
         self.events = 0
         self.observer = observer
         self._restart = restart
-        self._heap: list[tuple[float, int, int, str, int]] = []
-        self._sequence = 0
+        self._agenda = Agenda()
         self._starts: list[tuple[StartAttempt, float, float]] = []
         self._wake = INF
         self._pending: list[Event] = []
@@ -100,15 +99,17 @@ class Run:
 
     def run(self, until: float = INF) -> None:
         """Go on until nothing happens any more, or until the time `until`."""
-        submissions, heap, pending = self.submissions, self._heap, self._pending
+        submissions, pending = self.submissions, self._pending
+        agenda, times = self._agenda, self._agenda.times
         handle = self.scheduler.handle if self.observer is None else self._observed(self.observer)
         start, waiting = self._start, self.scheduler.book.waiting
         position, most = 0, len(submissions)
         next_submit = submissions[0].at if most else INF
         bound = min(next_submit, self._wake, until)
         while True:
-            if heap and heap[0][0] <= bound:
-                self.now, kind, _, key, number = heappop(heap)
+            if times and times[0] <= bound:
+                self.now = times[0]
+                kind, key, number = agenda.pop()
                 event = self._unit(key, number) if kind else self._ended(key, number)
                 if event is None:
                     continue
@@ -135,7 +136,7 @@ class Run:
             if pending:
                 self._answer()
                 bound = min(next_submit, self._wake, until)
-            if not heap and position == most and not waiting:
+            if not times and position == most and not waiting:
                 return
 
     def _observed(self, observer: Observer) -> Callable[[Event], list[Command]]:
@@ -192,8 +193,7 @@ class Run:
         else:
             job.cost = self._restart(sum(grant.chips for grant in command.grants))
         job.began, job.attempts, cost = now, number, job.cost
-        self._sequence = turn = self._sequence + 1
-        heappush(self._heap, (now + cost + job.left, _END, turn, key, number))
+        self._agenda.put(now + cost + job.left, _END, key, number)
         self._starts.append((command, now, cost))
 
     def _stop(self, command: StopAttempt) -> None:
@@ -223,8 +223,7 @@ class Run:
             self._pending.append(UnitAppeared(self.now, command.pool, command.unit, command.incarnation))
             return
         name = f"{command.pool}\0{command.unit}"
-        self._sequence += 1
-        heappush(self._heap, (self.now + wait, _UNIT, self._sequence, name, command.incarnation))
+        self._agenda.put(self.now + wait, _UNIT, name, command.incarnation)
 
     def _unit(self, name: str, incarnation: int) -> Event:
         pool, unit = name.split("\0")

@@ -17,7 +17,6 @@ What happens to a unit that is not there is ignored. Attempts save as `stellwerk
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from heapq import heappop, heappush
 from itertools import pairwise
 
 from stellwerk.scheduling.commands import Command, ProvisionUnit, RecycleUnit, ReleaseUnit, StartAttempt, StopAttempt
@@ -80,17 +79,17 @@ class TroubledWorld(World):
     def run(self, until: float = INF) -> None:
         """Go on until all is done, nothing can happen any more, or nothing is got done any more."""
         horizon = min(until, self._horizon())
-        position, submissions = 0, self.submissions
+        position, submissions, times = 0, self.submissions, self._agenda.times
         failure = next(self._failures, None)
         while not self._over(position):
             at_submit = submissions[position].at if position < len(submissions) else INF
-            at_heap = self._heap[0][0] if self._heap else INF
+            at_agenda = times[0] if times else INF
             at_failure = failure.at if failure is not None else INF
-            now = min(at_submit, at_heap, self._wake, at_failure)
+            now = min(at_submit, at_agenda, self._wake, at_failure)
             if now == INF or now > horizon:
                 return
             self.now = max(self.now, now)
-            if at_heap == now:
+            if at_agenda == now:
                 self._due()
             elif at_failure == now and failure is not None:
                 self._fail(failure)
@@ -106,7 +105,7 @@ class TroubledWorld(World):
         """Whether only failures are left."""
         if position < len(self.submissions) or self._running:
             return False
-        return not self.scheduler.book.waiting or not (self._heap or self._rebuilding or self._wake < INF)
+        return not self.scheduler.book.waiting or not (self._agenda.times or self._rebuilding or self._wake < INF)
 
     def _horizon(self) -> float:
         """When a job that is cut off again and again is given up."""
@@ -117,7 +116,7 @@ class TroubledWorld(World):
         return last + _PATIENCE * (longest + work / max(1, chips) + 86400.0)
 
     def _due(self) -> None:
-        _, kind, _, key, number = heappop(self._heap)
+        kind, key, number = self._agenda.pop()
         event = self._event(kind, key, number)
         if event is not None:
             self._tell(event)
@@ -182,8 +181,7 @@ class TroubledWorld(World):
         self._history.setdefault(unit, []).append((self.now, phase))
 
     def _push(self, at: float, kind: int, key: str, number: int) -> None:
-        self._sequence += 1
-        heappush(self._heap, (at, kind, self._sequence, key, number))
+        self._agenda.put(at, kind, key, number)
 
     # Failures
 
