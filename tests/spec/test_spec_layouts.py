@@ -101,11 +101,12 @@ def test_queues_reach_the_core_exactly_and_through_the_log() -> None:
     a, b, c, d = made.queues
     assert (a.cohort, a.borrow, a.lend, a.policy, a.quota) == ("x", None, None, "sjf", (("tpu-v6e", 16),))
     assert [(q.cohort, q.borrow, q.lend, q.policy) for q in (b, d)] == [("", 0, 0, None), ("", 0, 0, None)]
-    assert (c.borrow, c.lend) == (1, 1)
+    assert (c.borrow, c.lend) == (1, 1) and c.lend is not True
     assert (made.policy, made.preempt) == ("backfill", True)
     told = decode_event("FleetChanged", json.loads(json.dumps(encode(FleetChanged(0.0, made)))))
     assert isinstance(told, FleetChanged) and told.fleet == made
     assert [queue.lend for queue in told.fleet.queues] == [None, 0, 1, 0]
+    assert [type(queue.lend) for queue in told.fleet.queues] == [type(None), int, int, int]
     assert fleet_of(fleet()).policy == "default" and not fleet_of(fleet()).preempt
 
 

@@ -114,7 +114,7 @@ class ContinuedWorld(TroubledWorld):
         self.pools |= {} if pool is None else {pool.name: pool}
         if unit.phase in ("provisioning", "recycling"):
             ready = max(self.now, unit.since + (pool.provision if pool is not None else 0.0))
-            self._push(ready, UNIT, f"{unit.pool}\0{unit.name}", unit.incarnation)
+            self._agenda.put(ready, UNIT, f"{unit.pool}\0{unit.name}", unit.incarnation)
         elif unit.phase == "releasing":
             self._pending.append(UnitGone(self.now, unit.name, unit.incarnation))
 
@@ -130,10 +130,10 @@ class ContinuedWorld(TroubledWorld):
             return
         if workload.phase == "starting" and isinstance(job, KnownJob):
             job.cost = max(0.0, attempt.began + job.starting - self.now)
-            self._push(self.now + job.cost, BEGUN, key, number)
+            self._agenda.put(self.now + job.cost, BEGUN, key, number)
         self._running += 1
         self._starts.append((StartAttempt(key, number, attempt.option, attempt.grants), self.now, job.cost))
-        self._push(self.now + job.cost + job.left, END, key, number)
+        self._agenda.put(self.now + job.cost + job.left, END, key, number)
 
     def _tell(self, event: Event) -> None:
         if isinstance(event, FleetChanged):

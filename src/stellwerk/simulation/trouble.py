@@ -164,7 +164,7 @@ class TroubledWorld(World):
         if not wait and not self._down.get(unit):
             self._pending.append(self._appeared(pool, unit, incarnation))
         else:
-            self._push(self.now + wait, UNIT, f"{pool}\0{unit}", incarnation)
+            self._agenda.put(self.now + wait, UNIT, f"{pool}\0{unit}", incarnation)
 
     def _whole(self, name: str, incarnation: int) -> Event | None:
         pool, unit = name.split("\0")
@@ -179,9 +179,6 @@ class TroubledWorld(World):
 
     def _note(self, unit: str, phase: str) -> None:
         self._history.setdefault(unit, []).append((self.now, phase))
-
-    def _push(self, at: float, kind: int, key: str, number: int) -> None:
-        self._agenda.put(at, kind, key, number)
 
     # Failures
 
@@ -216,7 +213,7 @@ class TroubledWorld(World):
 
     def _notice(self, name: str, incarnation: int, deadline: float) -> None:
         self.failed["spot"] = self.failed.get("spot", 0) + 1
-        self._push(deadline, _GONE, name, incarnation)
+        self._agenda.put(deadline, _GONE, name, incarnation)
         self._tell(DrainNoticed(self.now, name, incarnation, deadline))
 
     def _taken(self, name: str, incarnation: int) -> Event | None:
@@ -240,9 +237,9 @@ class TroubledWorld(World):
         job.began, job.attempts = now, number
         self._running += 1
         self._starts.append((command, now, job.cost))
-        self._push(now + job.cost + self.costs.checkpoints.span(job.left), END, key, number)
+        self._agenda.put(now + job.cost + self.costs.checkpoints.span(job.left), END, key, number)
         if job.cost:
-            self._push(now + job.cost, BEGUN, key, number)
+            self._agenda.put(now + job.cost, BEGUN, key, number)
         else:
             self._pending.append(AttemptStarted(now, key, number))
         self._push_saving(job, key, number)
@@ -259,7 +256,7 @@ class TroubledWorld(World):
         stretch = saving.every + saving.cost
         count = round((self.now - job.began - job.cost) / stretch) if self.now > job.began else 0
         if (count + 1) * saving.every < job.left:
-            self._push(job.began + job.cost + (count + 1) * stretch, _SAVED, key, number)
+            self._agenda.put(job.began + job.cost + (count + 1) * stretch, _SAVED, key, number)
 
     def _saved(self, key: str, number: int) -> Event | None:
         job = self.jobs[key]
@@ -285,7 +282,7 @@ class TroubledWorld(World):
         if kept and warned:
             self._pending.append(CheckpointReported(now, key, number, "memory://"))
         if end > now:
-            self._push(end, _STOPPED, key, number)
+            self._agenda.put(end, _STOPPED, key, number)
         else:
             self._running -= 1
             self._pending.append(AttemptEnded(now, key, number, "stopped", command.cause))
