@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from hypothesis import given
 from hypothesis import strategies as st
+from pytest import mark
 from world import demand, gpus
 
-from stellwerk.scheduling.policy.lines import INF, AgeLine, HeapLine
+from stellwerk.scheduling.policy.lines import INF, AgeLine, HeapLine, PassLine
 from stellwerk.scheduling.state import WorkloadState, attempt_of, workload_of
 
 RUNTIMES = st.sampled_from([1.0, 2.0, 3.0, 5.0, 8.0, INF])
@@ -20,9 +21,10 @@ def waiting(order: int) -> WorkloadState:
     return workload_of(demand(f"w{order}", gpus(1)), 0.0, order, 0.0)
 
 
-@given(STEPS)
-def test_an_age_line_answers_as_a_sorted_list(steps):
-    line, known, gone, made = AgeLine(), dict[int, tuple[WorkloadState, float]](), list[WorkloadState](), 0
+@mark.parametrize("kind", [AgeLine, PassLine])
+@given(steps=STEPS)
+def test_a_line_by_age_answers_as_a_sorted_list(kind, steps):
+    line, known, gone, made = kind(), dict[int, tuple[WorkloadState, float]](), list[WorkloadState](), 0
     for step, rng, runtime in steps:
         if step == "new":
             made += rng.choice([1, 1, 2])
@@ -41,14 +43,15 @@ def test_an_age_line_answers_as_a_sorted_list(steps):
         assert list(line) == [workload for workload, _ in own]
         assert line.first() is (own[0][0] if own else None)
         for most in (0.5, 2.0, 4.0, 8.0):
-            assert line.first_within(most) is next((each for each, takes in own if takes <= most), None)
+            passes = next((each for each, takes in own if takes <= most), None) if kind is PassLine else None
+            assert line.first_within(most) is passes
         if own:
             last = own[len(own) // 2][0]
             assert line.after(last) is next((each for each, _ in own if each.order > last.order), None)
 
 
-def test_an_age_line_of_thousands_finds_the_first_that_is_short_enough():
-    line, count = AgeLine(), 5000
+def test_a_pass_line_of_thousands_finds_the_first_that_is_short_enough():
+    line, count = PassLine(), 5000
     workloads = [waiting(order) for order in range(count)]
     for workload in workloads:
         line.push(workload, 0.0, 1.0 if workload.order == 4321 else 10.0 + workload.order % 7)

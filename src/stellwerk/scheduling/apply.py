@@ -179,7 +179,6 @@ def _live(book: Book, key: str, attempt: int) -> WorkloadState | None:
 
 
 FOLD: dict[type[Any], Callable[[Book, Any], None]] = {
-    ev.Submitted: submitted,
     ev.StopRequested: _stop_requested,
     ev.FleetChanged: _fleet_changed,
     ev.UnitAppeared: _unit_appeared,
@@ -190,9 +189,18 @@ FOLD: dict[type[Any], Callable[[Book, Any], None]] = {
     ev.CheckpointReported: _checkpoint_reported,
     ev.LoadReported: _load_reported,
     ev.DrainNoticed: _drain_noticed,
-    ev.AttemptEnded: _attempt_ended,
     ev.AttemptResized: _attempt_resized,
     ev.Woke: _woke,
     ev.SnapshotTaken: _snapshot_taken,
 }
-"""What each kind of event does."""
+"""What each kind of event does, but for the two that `fold` names."""
+
+
+def fold(book: Book, event: ev.Event) -> None:
+    """Fold an event into the state: those of which every workload has one are looked for first."""
+    if isinstance(event, ev.AttemptEnded):
+        _attempt_ended(book, event)
+    elif isinstance(event, ev.Submitted):
+        submitted(book, event)
+    else:
+        FOLD[type(event)](book, event)

@@ -10,9 +10,9 @@ from collections.abc import Callable, Iterator
 
 from stellwerk.scheduling.catalogue import Catalogue
 from stellwerk.scheduling.commands import Command, StartAttempt
-from stellwerk.scheduling.index import Account, Cohort, Lane, WaitClass, chips_held
+from stellwerk.scheduling.index import Account, Cohort, Entry, Lane, WaitClass, chips_held, entry_of
 from stellwerk.scheduling.model import NO_LIMITS, Demand, Grant
-from stellwerk.scheduling.order import Entry, EntryOrder, Order, ShareOrder, Standings
+from stellwerk.scheduling.order import EntryOrder, Order, ShareOrder, Standings
 from stellwerk.scheduling.parking import MOST_ASKED, Parking
 from stellwerk.scheduling.placement.index import INF, make
 from stellwerk.scheduling.policy import fairshare, queues
@@ -192,7 +192,7 @@ class Book(Parking):
         level = found.account.level if self.fair else 0.0
         key = 0.0 if found.aged else self.rules_of(found.account).key(first, self.state.now)
         found.serial = self.serial = serial = self.serial + 1
-        found.entry = made = (found.rank, level, key, first.order, found, first, serial)
+        found.entry = made = entry_of(found.rank, level, key, first.order, found, first, serial)
         if found.backfills:
             found.shape.order.put(made, entry, len(found.shape.active))
         for lane in found.shape.lanes:
@@ -211,7 +211,7 @@ class Book(Parking):
 
     def _claim_over(self, found: WaitClass) -> None:
         """Whoever waited first for the machine's memory, of this class, has left: all may have another answer."""
-        if self.claim is not None and self.claim[4] is found:
+        if self.claim is not None and self.claim.found is found:
             self.claim = None
             self.dirty.update(dict.fromkeys(self.lanes.values()))
 

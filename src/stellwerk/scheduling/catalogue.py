@@ -35,6 +35,8 @@ class Catalogue:
         self.classes: dict[tuple[int, str, int], WaitClass] = {}
         self.accounts: dict[str, Account] = {}
         self._memo: dict[tuple[int, str, int], tuple[tuple[Option, ...], WaitClass]] = {}
+        self._last: tuple[Option, ...] = ()
+        self._last_class: WaitClass | None = None
         self._open_accounts()
 
     def _open_accounts(self) -> None:
@@ -74,14 +76,24 @@ class Catalogue:
 
     def class_of(self, demand: Demand) -> WaitClass:
         """The class that a demand waits in."""
-        options = demand.options
+        options, last = demand.options, self._last_class
+        if (
+            options is self._last
+            and last is not None
+            and last.rank == -demand.priority
+            and last.account.name == demand.queue
+        ):
+            return last
         known = self._memo.get((id(options), demand.queue, demand.priority))
-        if known is not None:
-            return known[1]
-        found = self._class(demand)
+        found = known[1] if known is not None else self._remembered(demand)
+        self._last, self._last_class = options, found
+        return found
+
+    def _remembered(self, demand: Demand) -> WaitClass:
         if len(self._memo) >= MEMO:
             self._memo.clear()
-        self._memo[id(options), demand.queue, demand.priority] = (options, found)
+        found = self._class(demand)
+        self._memo[id(demand.options), demand.queue, demand.priority] = (demand.options, found)
         return found
 
     def _class(self, demand: Demand) -> WaitClass:

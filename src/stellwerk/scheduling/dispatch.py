@@ -62,20 +62,19 @@ def serve(book: Book, lane: Lane) -> None:
         book.ask_rest()
         sjf.serve(book, lane)
         return
-    fit, top = lane.places.fit, lane.top
     book.serving = lane
     if lane.aside:
         lane.back_in_line()
     if book.asking:
         book.ask_next(lane)
-    while (entry := top()) is not None:
+    while (entry := lane.top()) is not None:
         found = entry[4]
         if (quick := found.quick) is not None:
             if not start(book, entry[5], quick):
                 break
             book.granted(entry[5], found)
         elif (plain := found.plain) is not None:
-            grants = fit(plain[1])
+            grants = lane.places.fit(plain[1])
             if grants is None:
                 break
             book.grant(entry[5], found, 0, grants)
@@ -94,11 +93,11 @@ def serve(book: Book, lane: Lane) -> None:
         book.ask_rest()
     if book.flexible and elastic.shrink_for(book, lane, entry):
         return
-    if book.preempts and entry[5].key not in book.claims:
-        _preempt(book, found, entry[5])
+    if book.preempts and entry.first.key not in book.claims:
+        _preempt(book, found, entry.first)
     if book.tracking:
         backfill.fill(book, lane)
-        if (now := top()) is None or now[5] is not entry[5]:
+        if (now := lane.top()) is None or now.first is not entry.first:
             book.dirty[lane] = None
 
 

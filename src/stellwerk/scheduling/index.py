@@ -11,14 +11,18 @@ A class has one valid `Entry`, its place in the order of all, which is that of i
 from __future__ import annotations
 
 from heapq import heapify, heappop, heappush
+from typing import TYPE_CHECKING, Final, NamedTuple, cast
 
 from stellwerk.scheduling.commands import Command
 from stellwerk.scheduling.model import Grant, Option, Pool, Queue, Reason
-from stellwerk.scheduling.order import Entry, Order
+from stellwerk.scheduling.order import Order
 from stellwerk.scheduling.placement.counts import CountIndex
 from stellwerk.scheduling.placement.index import INF, Forecast, Need, PoolIndex
 from stellwerk.scheduling.policy.lines import Line
 from stellwerk.scheduling.state import WorkloadState
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
 
 Quick = tuple[CountIndex, Need]
 """What a workload of the plain case asks of which places (see `plain`)."""
@@ -44,13 +48,10 @@ class Lane:
         "order",
         "places",
         "pool",
-        "top",
     )
 
     def __init__(self, pool: Pool, places: PoolIndex, number: int, order: Order) -> None:
         self.pool, self.places, self.number, self.order = pool, places, number, order
-        self.top = order.first
-        """The entry to be served first, if anybody waits here who is not held back by a quota."""
         self.counts = places if isinstance(places, CountIndex) else None
         self.active: dict[Shape, None] = {}
         self.classes = 0
@@ -60,6 +61,10 @@ class Lane:
         self.elastic = pool.minimum < pool.maximum or pool.buffer > 0
         self.blocked: Reservation | None = None
 
+    def top(self) -> Entry | None:
+        """The entry to be served first, if anybody waits here who is not held back by a quota."""
+        return self.order.first()
+
     def entered(self) -> list[WaitClass]:
         """The classes that wait here, in no order, but for those that are set aside."""
         return [found for shape in self.active for found in shape.active if found not in self.aside]
@@ -67,13 +72,13 @@ class Lane:
     def put(self, entry: Entry, before: Entry | None) -> bool:
         """A class has a new place; whether who is first has changed."""
         if self.aside:
-            self.aside.pop(entry[4], None)
+            self.aside.pop(entry.found, None)
         return self.order.put(entry, before, self.classes)
 
     def set_aside(self, entry: Entry) -> None:
         """The first does not want this lane now."""
         self.order.set_aside(entry)
-        self.aside[entry[4]] = None
+        self.aside[entry.found] = None
 
     def back_in_line(self) -> None:
         """Those who were set aside are asked again."""
@@ -226,8 +231,35 @@ class WaitClass:
         entry = self.entry
         assert entry is not None
         if entry[1] != self.account.level:
-            self.entry = entry = (entry[0], self.account.level, *entry[2:])
+            rank, _, key, age, found, first, serial = entry
+            self.entry = entry = entry_of(rank, self.account.level, key, age, found, first, serial)
         return entry
+
+
+class Entry(NamedTuple):
+    """The place of a class: the smaller is served first.
+
+    `rank` is minus the priority, `level` the share used by its queue, `key` the policy's, `age` and `first` those of
+    its first member. The serial numbers the entries; one holds while its class has the same (`WaitClass.serial`).
+    """
+
+    rank: int
+    level: float
+    key: float
+    age: int
+    found: WaitClass
+    first: WorkloadState
+    serial: int
+
+
+def entry_of(
+    rank: int, level: float, key: float, age: int, found: WaitClass, first: WorkloadState, serial: int
+) -> Entry:
+    """The same as `Entry(...)`, in fewer steps."""
+    return _new(Entry, (rank, level, key, age, found, first, serial))
+
+
+_new: Final = cast("Callable[[type[Entry], tuple[object, ...]], Entry]", tuple[object, ...].__new__)
 
 
 class Cohort:

@@ -148,7 +148,7 @@ def _promises(book: Book) -> Iterator[str]:
         ):
             continue
         top = lane.top()
-        if top is not None and top[5] is blocked.holder and _passed(book, lane, blocked):
+        if top is not None and top.first is blocked.holder and _passed(book, lane, blocked):
             now = backfill.reserved_for(book, lane, top).at
             if now > blocked.at:
                 yield f"6: {blocked.holder.key} was promised {blocked.at} and would start at {now}"

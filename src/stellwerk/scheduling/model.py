@@ -9,7 +9,7 @@ memory is bytes.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Final, Literal
 
 Kind = Literal["job", "train", "batch", "serve", "tune", "rl", "cluster", "pipeline"]
 Market = Literal["on-demand", "spot", "reserved", "flex-start"]
@@ -81,7 +81,7 @@ class Limits:
     cost: float | None = None
 
 
-NO_LIMITS = Limits()
+NO_LIMITS: Final = Limits()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,8 @@
 """Who comes first of those who wait for the same hardware: in a lane, or in a shape.
 
 The order of all is priority, then how much of its fair share the queue uses, then the policy's key, then age. A class
-has one `Entry`, that of its first member. There are two ways to keep the order:
+has one `Entry`, that of its first member; where it is read often it is read by position, which takes less than a name.
+There are two ways to keep the order:
 
 * `EntryOrder`, where queues do not come in turn: a heap of entries. Old ones are dropped where they are met.
 * `ShareOrder`, where they do. The level of a queue changes whenever anything of it starts or ends, and with it the
@@ -13,20 +14,16 @@ has one `Entry`, that of its first member. There are two ways to keep the order:
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from bisect import bisect_left, insort
 from collections.abc import Iterator, Mapping
 from heapq import heapify, heappop, heappush, heapreplace
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Final
 
 if TYPE_CHECKING:
-    from stellwerk.scheduling.index import Account, WaitClass
-    from stellwerk.scheduling.state import WorkloadState
+    from stellwerk.scheduling.index import Account, Entry, WaitClass
 
-Entry = tuple[int, float, float, int, "WaitClass", "WorkloadState", int]
-"""(minus priority, share used, policy's key, age, class, its first, serial): the smaller is served first. The serial
-numbers the entries; an entry holds while its class has the same (`WaitClass.serial`)."""
-
-INF = float("inf")
+INF: Final = float("inf")
 FEW = 16
 """Queues that are compared with each other rather than looked for in the standings."""
 
@@ -34,40 +31,42 @@ Row = list[tuple[float, int, "WaitClass"]]
 """The classes of one queue and priority as a heap: (policy's key, age of its first, class)."""
 
 
-class Order(Protocol):
+class Order(ABC):
     """Classes in the order in which they are to be served."""
 
+    __slots__ = ()
+
+    @abstractmethod
     def put(self, entry: Entry, before: Entry | None, classes: int) -> bool:
         """A class has a new place, in place of the one `before`; about so many `classes` have one here. Whether who is
         first has changed."""
-        ...
 
+    @abstractmethod
     def drop(self, entry: Entry) -> bool:
         """A class has no place any more, as its `entry` says already; whether it was first."""
-        ...
 
+    @abstractmethod
     def set_aside(self, entry: Entry) -> None:
         """The first is passed over until it is put here again."""
-        ...
 
+    @abstractmethod
     def first(self) -> Entry | None:
         """The entry to be served first."""
-        ...
 
+    @abstractmethod
     def moved(self, account: Account) -> bool:
         """The level of a queue has changed; whether who is first has."""
-        ...
 
+    @abstractmethod
     def __iter__(self) -> Iterator[WaitClass]:
         """The classes in order: of each queue and priority at least the first."""
-        ...
 
+    @abstractmethod
     def upto(self, level: float) -> Iterator[WaitClass]:
         """Those of them whose queue is at that level at most."""
-        ...
 
 
-class EntryOrder:
+class EntryOrder(Order):
     """The order where all queues are equal."""
 
     __slots__ = ("_heap",)
@@ -165,7 +164,7 @@ def _standing(account: Account) -> tuple[float, int]:
     return account.level, account.number
 
 
-class ShareOrder:
+class ShareOrder(Order):
     """The order where the queue that uses the least of its share comes first."""
 
     __slots__ = ("_first", "_known", "_rows", "_standings")

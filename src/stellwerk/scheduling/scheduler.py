@@ -15,7 +15,7 @@ looked at: the cost of an event grows with what it changes, not with what waits.
 from __future__ import annotations
 
 from stellwerk.scheduling import changes, explain, limits
-from stellwerk.scheduling.apply import FOLD
+from stellwerk.scheduling.apply import fold
 from stellwerk.scheduling.book import Book
 from stellwerk.scheduling.changes import Change
 from stellwerk.scheduling.commands import Command, WakeAt
@@ -61,7 +61,6 @@ class Scheduler:
         self.state = state if state is not None else State()
         self.book = Book(self.state, schedule, provisioning.settle)
         self.book.forget = forget
-        self._fold = FOLD
         self._explained = explained
         self._validate = validate
         self._watched = validate or bool(explained)
@@ -72,9 +71,9 @@ class Scheduler:
         book, state = self.book, self.state
         out: list[Command] = []
         book.out = out
-        if event.at > state.now:
-            state.now = event.at
-        self._fold[type(event)](book, event)
+        if (at := event.at) > state.now:
+            state.now = at
+        fold(book, event)
         timed = book.timers.due
         if timed and book.timers.any(state.now):
             self._times()

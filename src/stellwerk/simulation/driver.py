@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Final
 
 from stellwerk.scheduling.commands import (
     Command,
@@ -36,8 +37,9 @@ from stellwerk.scheduling.model import Demand, Fleet
 from stellwerk.scheduling.scheduler import Scheduler
 from stellwerk.simulation.agenda import Agenda
 
-_END, _UNIT = 0, 1
-INF = float("inf")
+_END: Final = 0
+_UNIT: Final = 1
+INF: Final = float("inf")
 Observer = Callable[[Event, Sequence[Command]], None]
 
 
@@ -82,6 +84,7 @@ class Run:
         self.scheduler = scheduler or Scheduler(explained=0, forget=True)
         self.jobs = {job.demand.key: job for job in jobs}
         self.submissions: list[Event] = [Submitted(job.at, job.demand) for job in jobs]
+        self._moments = [job.at for job in jobs]
         self.now = jobs[0].at if jobs else 0.0
         self.preemptions: int = 0
         self.events = 0
@@ -99,13 +102,13 @@ class Run:
 
     def run(self, until: float = INF) -> None:
         """Go on until nothing happens any more, or until the time `until`."""
-        submissions, pending = self.submissions, self._pending
+        submissions, moments, pending = self.submissions, self._moments, self._pending
         agenda, times = self._agenda, self._agenda.times
-        handle = self.scheduler.handle if self.observer is None else self._observed(self.observer)
-        start, waiting = self._start, self.scheduler.book.waiting
+        scheduler, observer = self.scheduler, self.observer
+        waiting = scheduler.book.waiting
         position, most = 0, len(submissions)
-        next_submit = submissions[0].at if most else INF
-        bound = min(next_submit, self._wake, until)
+        next_submit = moments[0] if most else INF
+        bound = self._bound(next_submit, until)
         while True:
             if times and times[0] <= bound:
                 self.now = times[0]
@@ -119,55 +122,56 @@ class Run:
                 event = submissions[position]
                 self.now = next_submit
                 position += 1
-                next_submit = submissions[position].at if position < most else INF
-                bound = min(next_submit, self._wake, until)
+                next_submit = moments[position] if position < most else INF
+                bound = self._bound(next_submit, until)
             else:
                 if self._wake > until or self._wake == INF:
                     return
                 self.now, self._wake = self._wake, INF
                 event = Woke(self.now)
-                bound = min(next_submit, until)
-            for command in handle(event):
-                if type(command) is StartAttempt:
-                    start(command)
+                bound = self._bound(next_submit, until)
+            commands = scheduler.handle(event)
+            if observer is not None:
+                observer(event, commands)
+            for command in commands:
+                if isinstance(command, StartAttempt):
+                    self._start(command)
                 else:
                     self._obey((command,))
-                    bound = min(next_submit, self._wake, until)
+                    bound = self._bound(next_submit, until)
             if pending:
                 self._answer()
-                bound = min(next_submit, self._wake, until)
+                bound = self._bound(next_submit, until)
             if not times and position == most and not waiting:
                 return
 
-    def _observed(self, observer: Observer) -> Callable[[Event], list[Command]]:
-        handle = self.scheduler.handle
-
-        def observed(event: Event) -> list[Command]:
-            commands = handle(event)
-            observer(event, commands)
-            return commands
-
-        return observed
+    def _bound(self, next_submit: float, until: float) -> float:
+        """Until when nothing but the agenda happens."""
+        bound = next_submit if next_submit < until else until
+        return self._wake if self._wake < bound else bound
 
     def _tell(self, event: Event) -> None:
-        self.events += 1
-        handle = self.scheduler.handle if self.observer is None else self._observed(self.observer)
-        self._obey(handle(event))
+        self._handle(event)
         self._answer()
+
+    def _handle(self, event: Event) -> None:
+        self.events += 1
+        commands = self.scheduler.handle(event)
+        if self.observer is not None:
+            self.observer(event, commands)
+        self._obey(commands)
 
     def _answer(self) -> None:
         pending = self._pending
-        handle = self.scheduler.handle if self.observer is None else self._observed(self.observer)
         while pending:
             batch = pending[:]
             pending.clear()
             for event in batch:
-                self.events += 1
-                self._obey(handle(event))
+                self._handle(event)
 
     def _obey(self, commands: Iterable[Command]) -> None:
         for command in commands:
-            if type(command) is StartAttempt:
+            if isinstance(command, StartAttempt):
                 self._start(command)
             elif isinstance(command, StopAttempt):
                 self._stop(command)

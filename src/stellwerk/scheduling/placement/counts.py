@@ -18,18 +18,19 @@ Limits: a cell never spans units; a forecast for whole units assumes that nothin
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right, insort
+from typing import Final
 
 from stellwerk.scheduling.model import Grant, Part, Pool
 from stellwerk.scheduling.placement.index import INF, Forecast, Need
 from stellwerk.scheduling.placement.units import natural, serves, units_for, units_needed
 from stellwerk.scheduling.state import UnitState
 
-SHORTEST = 60.0
+SHORTEST: Final = 60.0
 """Seconds that a holder past its expected end is expected to go on at least."""
 
-UNAVAILABLE = -1
+UNAVAILABLE: Final = -1
 
-MOST_COMPARED = 16
+MOST_COMPARED: Final = 16
 """Equally full units of which it is looked up which was idle last."""
 
 Cell = tuple[UnitState, tuple[Grant, ...]]

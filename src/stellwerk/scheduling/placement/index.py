@@ -15,13 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Final, Protocol
 
 from stellwerk.scheduling.model import Grant, Part, Pool
 from stellwerk.scheduling.placement.units import units_for, units_needed
 from stellwerk.scheduling.state import UnitState
 
-INF = float("inf")
+INF: Final = float("inf")
 
 
 class Need:

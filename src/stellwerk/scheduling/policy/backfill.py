@@ -17,10 +17,10 @@ one shape, the `DEPTH` first of them are looked at.
 from __future__ import annotations
 
 from itertools import islice
+from typing import Final
 
 from stellwerk.scheduling.book import Book
-from stellwerk.scheduling.index import Lane, Reservation, Shape, WaitClass
-from stellwerk.scheduling.order import Entry
+from stellwerk.scheduling.index import Entry, Lane, Reservation, Shape, WaitClass
 from stellwerk.scheduling.placement.index import INF, Forecast
 from stellwerk.scheduling.policy import fairshare, fallback, sjf
 from stellwerk.scheduling.policy.rules import remaining
@@ -32,7 +32,7 @@ FEW = 8
 DEPTH = 64
 """Classes of one shape that are looked at for work that may pass."""
 
-EVERYTHING = -1
+EVERYTHING: Final = -1
 """The set of all units."""
 
 
@@ -67,7 +67,7 @@ def promised(book: Book, lane: Lane) -> Reservation | None:
     if top is None:
         return None
     blocked = lane.blocked
-    if blocked is None or blocked.turn is not book.out or blocked.holder.order != top[3]:
+    if blocked is None or blocked.turn is not book.out or blocked.holder.order != top.age:
         before, blocked = blocked, reserved_for(book, lane, top)
         lane.blocked = blocked
         if lane is not book.serving and (before is None or (before.at, before.mask) != (blocked.at, blocked.mask)):
@@ -79,14 +79,14 @@ def promised(book: Book, lane: Lane) -> Reservation | None:
 def standing(book: Book, lane: Lane, top: Entry) -> Reservation:
     """The reservation that the last decision in a lane was made on, or would be made on now."""
     blocked = lane.blocked
-    return blocked if blocked is not None and blocked.holder is top[5] else reserved_for(book, lane, top)
+    return blocked if blocked is not None and blocked.holder is top.first else reserved_for(book, lane, top)
 
 
 def reserved_for(book: Book, lane: Lane, top: Entry) -> Reservation:
     """A reservation for the first of the class that is on top of a lane, as of now."""
-    first = top[4].line.first()
+    first = top.found.line.first()
     assert first is not None
-    return Reservation(first, _forecast(book, lane, top[4], first), book.out)
+    return Reservation(first, _forecast(book, lane, top.found, first), book.out)
 
 
 def _forecast(book: Book, lane: Lane, found: WaitClass, first: WorkloadState) -> Forecast:
@@ -132,7 +132,7 @@ def _best(
     top = lane.top()
     if top is None or not lane.places.free:
         return None
-    head, places = top[4], book.rules.places
+    head, places = top.found, book.rules.places
     for shape in lane.active:
         simple = shape.simple
         if shape is head.shape and simple is not None:

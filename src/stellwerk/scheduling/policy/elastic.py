@@ -19,9 +19,8 @@ from math import ceil
 
 from stellwerk.scheduling.book import Book
 from stellwerk.scheduling.commands import ResizeAttempt
-from stellwerk.scheduling.index import Lane, WaitClass
+from stellwerk.scheduling.index import Entry, Lane, WaitClass
 from stellwerk.scheduling.model import Grant, Option
-from stellwerk.scheduling.order import Entry
 from stellwerk.scheduling.policy import backfill, queues
 from stellwerk.scheduling.spending import settle
 from stellwerk.scheduling.state import Attempt, WorkloadState
@@ -137,14 +136,14 @@ def grow(book: Book, lane: Lane) -> None:
 
 def shrink_for(book: Book, lane: Lane, entry: Entry) -> bool:
     """Let elastic work of no higher priority leave groups, so that the first blocked of a lane fits."""
-    needs = [need for plan in entry[4].shape.plans for part in plan for other, need in part if other is lane]
+    needs = [need for plan in entry.found.shape.plans for part in plan for other, need in part if other is lane]
     units = min((need.units for need in needs), default=0)
     coming = sum(len(w.attempts[-1].leaving) for w in book.flexible.values() if _leaves(lane, w))
     missing = max(0, units - lane.places.whole_free() - coming)
     lacking = _memory_missing(book, lane, units)
     if not missing and not lacking:
         return False
-    spare = [_Spare(book, lane, w) for w in flexible(book) if -w.demand.priority >= entry[0]]
+    spare = [_Spare(book, lane, w) for w in flexible(book) if -w.demand.priority >= entry.rank]
     return _shrink(book, [each for each in spare if each.groups > 0], missing, lacking)
 
 

@@ -68,7 +68,7 @@ def yields_no_more(account: Account, before: float, lane: Lane, now: float) -> b
     """Whether anybody need not wait with the first of a lane any more, as the level of a queue was `before`."""
     if lane.blocked is None or lane.blocked.at > now + SOON or (top := lane.top()) is None:
         return False
-    first = top[4].account
+    first = top.found.account
     return account.level > before if account is first else before > OVER * first.level >= account.level
 
 

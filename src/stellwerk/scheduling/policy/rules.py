@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from math import sqrt
-from typing import Literal
+from typing import Final, Literal
 
 from stellwerk.scheduling.model import Demand, Fleet, PolicyName
-from stellwerk.scheduling.policy.lines import AgeLine, HeapLine, Line
+from stellwerk.scheduling.policy.lines import AgeLine, HeapLine, Line, PassLine
 from stellwerk.scheduling.state import WorkloadState
 
-INF = float("inf")
+INF: Final = float("inf")
 
 PROMISES = 4
 """How many of those who wait in a lane are told when they start (see `policy.promises`); the first's is kept."""
@@ -35,7 +35,9 @@ class Rules:
 
     def line(self) -> Line:
         """A line for one class."""
-        return AgeLine() if self.backfill else HeapLine()
+        if self.backfill:
+            return PassLine()
+        return AgeLine() if self.order == "age" else HeapLine()
 
     def key(self, workload: WorkloadState, now: float) -> float:
         """What orders a class's line before age does."""

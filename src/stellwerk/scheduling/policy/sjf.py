@@ -30,8 +30,7 @@ and costs least where it stands in the fewest workloads.
 from __future__ import annotations
 
 from stellwerk.scheduling.book import Book
-from stellwerk.scheduling.index import Lane, WaitClass
-from stellwerk.scheduling.order import Entry
+from stellwerk.scheduling.index import Entry, Lane, WaitClass
 from stellwerk.scheduling.policy import fallback, preemption, queues
 from stellwerk.scheduling.policy.rules import area_key, old_at, remaining
 from stellwerk.scheduling.state import WorkloadState
@@ -64,9 +63,9 @@ def serve(book: Book, lane: Lane) -> None:
     while (entry := _next(lane, tried)) is not None:
         if claimant(book, lane, entry[:4]) is not None:
             return
-        if offer(book, entry[4], entry[5]) != "blocked":
+        if offer(book, entry.found, entry.first) != "blocked":
             continue
-        tried.add(id(entry[4]))
+        tried.add(id(entry.found))
         if _displace(book, lane, entry):
             return
 
@@ -90,10 +89,10 @@ def claimant(book: Book, lane: Lane, place: tuple[float, ...]) -> WorkloadState 
 
 def _displace(book: Book, lane: Lane, entry: Entry) -> bool:
     """Stop those with larger keys for a blocked workload, in all lanes where it could stand."""
-    now, found, first = book.state.now, entry[4], entry[5]
+    now, found, first = book.state.now, entry.found, entry.first
     running = [each for each in preemption.holders(book, found.shape.lanes) if each.phase in ("starting", "running")]
     keys = {each.key: (-each.demand.priority, key_now(each, now)) for each in running}
-    larger = [each for each in running if keys[each.key] > (entry[0], entry[2])]
+    larger = [each for each in running if keys[each.key] > (entry.rank, entry.key)]
     if not larger:
         return False
     larger.sort(key=lambda each: (keys[each.key], each.order), reverse=True)
