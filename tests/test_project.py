@@ -111,6 +111,15 @@ def metadata_of_project() -> list[str]:
     return [re.match(r"[\w.-]+", line)[0] for group in groups for line in group]  # type: ignore[index]
 
 
+def test_every_module_that_is_to_be_compiled_or_not_exists() -> None:
+    import tomllib
+
+    wheel = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]["wheel"]
+    named = [*wheel["hooks"]["mypyc"]["include"], *wheel["hooks"]["mypyc"]["exclude"]]
+    assert len(named) > 20
+    assert [path for path in named if path.startswith("/") and not list(ROOT.glob(path[1:]))] == []
+
+
 def documents() -> list[Path]:
     return [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
 
