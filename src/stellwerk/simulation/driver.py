@@ -84,7 +84,7 @@ class Run:
         self.scheduler = scheduler or Scheduler(explained=0, forget=True)
         self.jobs = {job.demand.key: job for job in jobs}
         self.submissions: list[Event] = [Submitted(job.at, job.demand) for job in jobs]
-        self._moments = [job.at for job in jobs]
+        self._moments = [job.at for job in jobs]  # an event may be of any kind: its time costs a look-up when compiled
         self.now = jobs[0].at if jobs else 0.0
         self.preemptions: int = 0
         self.events = 0
